@@ -1,0 +1,60 @@
+package redlock
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// clock is the Locker's own clock: it never goes back, does not follow steps of the wall clock, and counts the
+// time the machine was suspended. Go's monotonic clock alone stands still in suspend, so that a guard would
+// outlive its keys by as long as the lid was closed.
+//
+// Wall clock and monotonic clock are slewed alike, so they part only at a step of the wall clock or in suspend.
+// Reading the suspend-proof clock costs a system call (226 ns measured), so it is read only when they part.
+// Nothing inside the machine sees that a hypervisor stopped it: that is for the fencing token.
+type clock struct {
+	base   time.Time
+	asleep atomic.Int64 // time spent in suspend since base
+	parted atomic.Int64 // by how much wall and monotonic clock had parted when last looked at
+
+	mu      sync.Mutex
+	suspend interface {
+		asleep(awake, stepped time.Duration) time.Duration
+	}
+}
+
+// partedBy is how far wall and monotonic clock must part before it is looked into. It is what a claim may be
+// counted too long, and lies far below any ClockBound.
+const partedBy = 5 * time.Millisecond
+
+func newClock() *clock {
+	return &clock{base: time.Now(), suspend: newSuspendClock()}
+}
+
+// now returns the time since the Unix epoch as it was when the clock was made, advanced by true elapsed time.
+func (c *clock) now() time.Duration {
+	t := time.Now()
+	awake := t.Sub(c.base)
+	parted := time.Duration(t.UnixNano()-c.base.UnixNano()) - awake
+	if d := parted - time.Duration(c.parted.Load()); d > partedBy || d < -partedBy {
+		c.look(awake, parted)
+	}
+	return time.Duration(c.base.UnixNano()) + awake + time.Duration(c.asleep.Load())
+}
+
+func (c *clock) look(awake, parted time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asleep := c.suspend.asleep(awake, parted-time.Duration(c.parted.Load()))
+	if asleep > time.Duration(c.asleep.Load()) {
+		c.asleep.Store(int64(asleep))
+	}
+	c.parted.Store(int64(parted))
+}
+
+// date returns the wall-clock time of a local instant, with Go's monotonic reading, so that it compares well
+// with time.Now.
+func (c *clock) date(at time.Duration) time.Time {
+	return time.Now().Add(at - c.now())
+}

@@ -1,0 +1,140 @@
+package redlock
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+)
+
+// extender keeps all guards of a Locker alive: one goroutine and one timer for all of them. It wakes each guard when
+// a vote is to be renewed, when its validity ends, and after its end until every node has been told.
+//
+// Renewals that fall due together leave in one batch per node.
+type extender struct {
+	l    *Locker
+	wake chan struct{} // 1-buffered: an earlier instant was scheduled
+
+	mu  sync.Mutex
+	due guardHeap
+}
+
+func newExtender(l *Locker) *extender {
+	return &extender{l: l, wake: make(chan struct{}, 1)}
+}
+
+// schedule sees to it that g is woken at the instant at, or before.
+func (e *extender) schedule(g *Guard, at time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case g.heapAt < 0:
+		g.wakeAt = at
+		heap.Push(&e.due, g)
+	case at < g.wakeAt:
+		g.wakeAt = at
+		heap.Fix(&e.due, g.heapAt)
+	default:
+		return
+	}
+	if g.heapAt == 0 {
+		select {
+		case e.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// run wakes guards until the Locker's life ends.
+func (e *extender) run() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		now := e.l.clock.now()
+		guards, next := e.take(now)
+		for _, g := range guards {
+			g.tick(now)
+		}
+		if len(guards) > 0 {
+			for _, n := range e.l.nodes {
+				n.kick()
+			}
+			continue
+		}
+		timer.Reset(next - now)
+		select {
+		case <-timer.C:
+		case <-e.wake:
+		case <-e.l.life.Done():
+			return
+		}
+	}
+}
+
+// take returns the guards that are due, or when the next one is.
+func (e *extender) take(now time.Duration) (guards []*Guard, next time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for len(e.due) > 0 && e.due[0].wakeAt <= now {
+		guards = append(guards, heap.Pop(&e.due).(*Guard))
+	}
+	if len(e.due) == 0 {
+		return guards, now + time.Hour
+	}
+	return guards, e.due[0].wakeAt
+}
+
+// tick renews what is due of a live guard, or releases what is owed of a dead one.
+func (g *Guard) tick(now time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.checkAlive(now)
+	if g.phase == over {
+		for i := range g.claims {
+			g.next(i, now)
+		}
+		g.settle(now)
+		return
+	}
+	slack := g.l.option.ExtendInterval / 16 // votes of one round are renewed in one round
+	g.pace = g.l.pace()
+	for i := range g.claims {
+		c := &g.claims[i]
+		if c.busy || c.nextAt > now+slack {
+			continue
+		}
+		c.pushes = 0
+		if c.undo {
+			g.next(i, now)
+			continue
+		}
+		g.hand(i, scriptExtend, now, (*node).enqueue)
+	}
+	g.decide(now)
+	g.rearm(now)
+}
+
+// guardHeap orders guards by when they are to be woken.
+type guardHeap []*Guard
+
+func (h guardHeap) Len() int           { return len(h) }
+func (h guardHeap) Less(i, j int) bool { return h[i].wakeAt < h[j].wakeAt }
+
+func (h guardHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].heapAt, h[j].heapAt = i, j
+}
+
+func (h *guardHeap) Push(x any) {
+	g := x.(*Guard)
+	g.heapAt = len(*h)
+	*h = append(*h, g)
+}
+
+func (h *guardHeap) Pop() any {
+	last := len(*h) - 1
+	g := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	g.heapAt = -1
+	return g
+}

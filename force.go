@@ -1,0 +1,162 @@
+package redlock
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Taking over overwrites the lock on every node. That alone lets two run: the displaced holder does not know yet, or
+// is cut off and counts on its lease. So a forced value carries every owner it displaced with the end of that owner's
+// lease, in node time, the list of the value that it displaced included:
+//
+//	<owner>;<displaced>@<until µs>;<displaced>@<until µs>
+//
+// A displaced holder that finds itself listed ends its guard. The release that follows every end strikes its entry
+// out wherever it stands, which pushes the taker. The taker returns once each owner it displaced has been struck out
+// on some node or its lease has run out. See docs/safety.md, "Takeover".
+
+// takeover is whether and how an attempt takes the lock from whoever holds it.
+type takeover uint8
+
+const (
+	noTakeover     takeover = iota
+	takeoverSafely          // and waits until the displaced holders have ended
+	takeoverNow             // and does not: the fencing token must do
+)
+
+// tombstone is the owner of a value that keeps a lock free for displaced holders after their taker has gone.
+const tombstone = "~"
+
+// ownerOf returns the owner in a lock's value.
+func ownerOf(value string) string {
+	owner, _, _ := strings.Cut(value, ";")
+	return owner
+}
+
+// displacedIn returns the owners listed in a lock's value, with the local instant at which each one's lease there has
+// run out for sure, drift and bound apart.
+func displacedIn(value string, clock offset) map[string]time.Duration {
+	var listed map[string]time.Duration
+	for i, entry := range strings.Split(value, ";") {
+		owner, until, ok := strings.Cut(entry, "@")
+		micros, err := strconv.ParseInt(until, 10, 64)
+		if i == 0 || !ok || err != nil {
+			continue
+		}
+		if listed == nil {
+			listed = make(map[string]time.Duration)
+		}
+		listed[owner] = time.Duration(micros)*time.Microsecond - clock.lo
+	}
+	return listed
+}
+
+// displacement is what a taker knows of one holder that it displaced.
+type displacement struct {
+	until time.Duration // its leases have run out by then
+	ended bool          // it was struck out: its guard has ended
+	on    map[int]bool  // nodes whose list had it
+}
+
+// noteDisplaced takes the list that node i's yes carried. An owner that was listed there and is not any more has
+// either ended or run out.
+func (g *Guard) noteDisplaced(i int, a answer) {
+	if g.takeover != takeoverSafely || a.text == "" && g.displaced == nil {
+		return
+	}
+	o := g.l.option
+	listed := displacedIn(a.text, a.offset)
+	for owner, runsOut := range listed {
+		d := g.displaced[owner]
+		if d == nil {
+			d = &displacement{on: make(map[int]bool)}
+			if g.displaced == nil {
+				g.displaced = make(map[string]*displacement)
+			}
+			g.displaced[owner] = d
+			g.l.background.Go(func() { g.l.endLocally(g, owner) })
+		}
+		d.on[i] = true
+		d.until = max(d.until, a.at+goneAfter(max(0, runsOut-a.at), o.DriftFactor, o.ClockBound))
+	}
+	for owner, d := range g.displaced {
+		if _, still := listed[owner]; d.on[i] && !still && a.at < d.until {
+			d.ended = true
+		}
+	}
+}
+
+// decideCleared looks whether every displaced holder has ended or run out.
+func (g *Guard) decideCleared(now time.Duration) {
+	waited := false
+	wakeAt := time.Duration(0)
+	for _, d := range g.displaced {
+		switch {
+		case d.ended:
+		case d.until <= now:
+			waited = true
+		case wakeAt == 0 || d.until < wakeAt:
+			wakeAt = d.until
+		}
+	}
+	switch {
+	case wakeAt != 0:
+		g.round = wakeAt // roundOver comes back then
+		g.l.extender.schedule(g, wakeAt)
+	case !waited:
+		g.hold(now)
+	default:
+		// A lease was waited out, not acknowledged: what our votes said may be as old as that. Ask them again.
+		g.phase, g.confirmed, g.round = confirming, now, now+g.l.option.NodeTimeout
+		for i := range g.claims {
+			g.claims[i].look = true
+			g.next(i, now)
+		}
+	}
+}
+
+// decideConfirmed looks whether a quorum was renewed after the wait.
+func (g *Guard) decideConfirmed(now time.Duration) {
+	confirmed, open := 0, 0
+	for i, v := range g.ballot {
+		switch c := &g.claims[i]; {
+		case v.counts(now) && c.renewedAt >= g.confirmed:
+			confirmed++
+		case c.busy || c.look:
+			open++
+		}
+	}
+	switch q := g.ballot.quorum(); {
+	case confirmed >= q:
+		g.hold(now)
+	case confirmed+open < q:
+		g.finish(now, g.loss(now, false))
+	}
+}
+
+// endLocally ends a displaced guard of this same Locker: it is not pushed what its own connection wrote.
+func (l *Locker) endLocally(taker *Guard, owner string) {
+	for _, g := range l.guardsOf(taker.name) {
+		if g == taker || g.owner != owner {
+			continue
+		}
+		g.takenOver()
+		taker.mu.Lock()
+		now := l.clock.now()
+		taker.displaced[owner].ended = true
+		taker.decide(now)
+		taker.settle(now)
+		taker.mu.Unlock()
+	}
+}
+
+// takenOver ends a guard that a takeover displaced.
+func (g *Guard) takenOver() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.phase != over {
+		now := g.l.clock.now()
+		g.finish(now, g.loss(now, true))
+	}
+}

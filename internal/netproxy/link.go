@@ -1,0 +1,188 @@
+package netproxy
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Link is one client's way to the node of its proxy, over any number of connections.
+// It is safe for concurrent use.
+type Link struct {
+	proxy *Proxy
+	addr  string // set once, by the first listen
+
+	mu       sync.Mutex
+	target   target
+	faults   faults
+	listener net.Listener // nil while connections are refused
+	conns    map[*conn]struct{}
+	closed   bool
+}
+
+// Addr is the host:port that the client dials. It stays the same over Refuse and Accept.
+func (l *Link) Addr() string { return l.addr }
+
+// Conns is the number of connections that are not closed on both sides yet.
+func (l *Link) Conns() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.conns)
+}
+
+// SetTarget sends the connections that this client makes from now on to another server:
+// two servers behind one address. Those there are stay.
+func (l *Link) SetTarget(network, addr string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.target = target{network, addr}
+}
+
+// Pass ends Hold, Drop and Delay. Bytes that were held go out at once; those that a
+// Delay has caught come when they are due.
+func (l *Link) Pass(d Direction) { l.set(d, fault{}) }
+
+// Hold is silence that can heal: bytes, and the ends of connections, are kept until
+// Pass or Delay lets them out in their order. After some MiB per connection the sender
+// is kept waiting instead, as by a TCP whose peer is gone.
+func (l *Link) Hold(d Direction) { l.set(d, fault{kind: hold}) }
+
+// Drop swallows bytes for good. Once Pass ends it, a connection goes on in the middle of
+// what was sent, which its protocol may not survive. The end of a connection is not
+// swallowed but held: else its other side would stay open for ever.
+func (l *Link) Drop(d Direction) { l.set(d, fault{kind: drop}) }
+
+// Delay passes bytes fixed + jitter() after they came, but never before bytes that came
+// earlier. jitter may be nil; it is called for each piece of data, one call at a time
+// within a proxy, and must not call the proxy. A negative delay counts as none.
+func (l *Link) Delay(d Direction, fixed time.Duration, jitter func() time.Duration) {
+	l.set(d, fault{delay: l.proxy.delay(fixed, jitter)})
+}
+
+// Reset ends every connection with a reset on both sides, whatever is held inside: the
+// client's next read or write fails with ECONNRESET or EPIPE. New ones are accepted.
+func (l *Link) Reset() { l.end((*conn).reset) }
+
+// Cut ends every connection on both sides, whatever is held inside, with an ordinary
+// close: who reads finds the end (or a reset, if it was sending at that moment). New ones
+// are accepted.
+func (l *Link) Cut() { l.end((*conn).cut) }
+
+// Refuse lets the kernel refuse new connections, until Accept. Connections that there
+// are stay: follow it with Cut or Reset.
+func (l *Link) Refuse() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.listener != nil {
+		_ = l.listener.Close() // only ever fails for one that is closed
+		l.listener = nil
+	}
+}
+
+// Accept ends Refuse: it listens again at the same address. It fails if another process
+// has taken the port.
+func (l *Link) Accept() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return ErrClosed
+	}
+	if l.listener != nil {
+		return nil
+	}
+	return l.listen()
+}
+
+func (l *Link) set(d Direction, f fault) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.faults.set(d, f)
+	for c := range l.conns {
+		c.requests.set(l.faults.requests)
+		c.replies.set(l.faults.replies)
+	}
+}
+
+func (l *Link) end(how func(*conn)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		how(c)
+	}
+}
+
+func (l *Link) close() {
+	l.mu.Lock()
+	l.closed = true // first, or Accept could listen again behind our back
+	l.mu.Unlock()
+	l.Refuse()
+	l.Reset()
+}
+
+// listen opens the listener and starts its goroutine. Nobody else has the link yet, or
+// l.mu is held.
+func (l *Link) listen() error {
+	listener, err := listenTCP(l.addr)
+	if err != nil {
+		return fmt.Errorf("netproxy: %w", err)
+	}
+	l.listener, l.addr = listener, listener.Addr().String()
+	l.proxy.wg.Go(func() { l.acceptFrom(listener) })
+	return nil
+}
+
+// listenTCP listens at addr, or at a free port if it is empty: one below those that
+// systems give to outgoing connections, 32768 and up on Linux. There, while we refuse, a
+// client that keeps dialing could be given the port it dials, and connect to itself.
+func listenTCP(addr string) (net.Listener, error) {
+	if addr != "" {
+		return net.Listen("tcp", addr)
+	}
+	var listener net.Listener
+	var err error
+	for range 100 {
+		listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(20000+rand.IntN(12768))))
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	return listener, err
+}
+
+func (l *Link) acceptFrom(listener net.Listener) {
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				time.Sleep(10 * time.Millisecond) // out of descriptors, say
+				continue
+			}
+			return
+		}
+		l.adopt(client)
+	}
+}
+
+// adopt makes the link's newest connection, unless the link was closed meanwhile.
+func (l *Link) adopt(client net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		_ = client.Close()
+		return
+	}
+	c := newConn(client, l.faults)
+	l.conns[c] = struct{}{}
+	to := l.target
+	l.proxy.wg.Go(func() {
+		c.run(to)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.conns, c)
+	})
+}

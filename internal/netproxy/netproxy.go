@@ -1,0 +1,158 @@
+// Package netproxy breaks the network between clients and one node, in process. A
+// [Proxy] stands in front of the node, a [Link] is one client's way to it, and each of
+// the two directions of a link fails on its own:
+//
+//	proxy := netproxy.New("unix", node.Addr())
+//	defer proxy.Close()
+//	link, err := proxy.Listen() // the client dials link.Addr()
+//	...
+//	link.Hold(netproxy.Replies) // requests arrive, no answer comes back
+//	link.Pass(netproxy.Replies) // the late answers come, on the same connection
+//	proxy.Drop(netproxy.Both)   // nobody reaches the node any more
+//
+// What a fault does to bytes is decided when they would leave the proxy: those that
+// come in after Hold or Drop has returned do not pass, nor do those that wait inside.
+// The order of bytes in a direction never changes.
+//
+// A proxy accepts connections before it knows whether the node does. So a node that
+// refuses shows as a connection that is reset at once, and a client's dial succeeds
+// while everything is held; [Link.Refuse] is the fault that a dial itself sees.
+package netproxy
+
+import (
+	"errors"
+	"sync"
+	"time"
+)
+
+// ErrClosed is returned for what a closed proxy cannot do.
+var ErrClosed = errors.New("netproxy: closed")
+
+// Direction is one way through a link, or both.
+type Direction int
+
+const (
+	Requests Direction = 1 << iota // from the client to the node
+	Replies                        // from the node to the client, pushes too
+	Both     = Requests | Replies
+)
+
+// Proxy is every client's way to one node. Its faults are those of all its links, also
+// of links and connections made later; where a link was told otherwise, the last call
+// wins. It is safe for concurrent use, and its goroutines end with Close.
+type Proxy struct {
+	wg sync.WaitGroup // every goroutine of the proxy
+
+	jitterMu sync.Mutex // serialises the calls of jitter functions
+
+	mu     sync.Mutex
+	target target
+	faults faults // what a new link starts with
+	links  []*Link
+	closed bool
+}
+
+type target struct{ network, addr string }
+
+// New makes a proxy in front of the node at that address, "unix" or "tcp". It connects
+// to it once for each connection that a client makes.
+func New(network, addr string) *Proxy {
+	return &Proxy{target: target{network, addr}}
+}
+
+// Listen makes a link: a free TCP port of 127.0.0.1 for one client, so that its faults
+// are its own. TCP also where the node is on a unix socket, as only TCP knows a reset.
+func (p *Proxy) Listen() (*Link, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, ErrClosed
+	}
+	l := &Link{proxy: p, target: p.target, faults: p.faults, conns: map[*conn]struct{}{}}
+	err := l.listen()
+	if err != nil {
+		return nil, err
+	}
+	p.links = append(p.links, l)
+	return l, nil
+}
+
+// SetTarget sends the connections made from now on, on all links, to another server:
+// the one that was promoted under the node's address. Those there are stay.
+func (p *Proxy) SetTarget(network, addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target{network, addr}
+	for _, l := range p.links {
+		l.SetTarget(network, addr)
+	}
+}
+
+// Pass ends Hold, Drop and Delay on all links; see [Link.Pass].
+func (p *Proxy) Pass(d Direction) { p.set(d, fault{}) }
+
+// Hold silences all links; see [Link.Hold].
+func (p *Proxy) Hold(d Direction) { p.set(d, fault{kind: hold}) }
+
+// Drop swallows the bytes of all links; see [Link.Drop].
+func (p *Proxy) Drop(d Direction) { p.set(d, fault{kind: drop}) }
+
+// Delay slows all links down; see [Link.Delay].
+func (p *Proxy) Delay(d Direction, fixed time.Duration, jitter func() time.Duration) {
+	p.set(d, fault{delay: p.delay(fixed, jitter)})
+}
+
+// Reset resets every connection of every link; see [Link.Reset].
+func (p *Proxy) Reset() { p.each((*Link).Reset) }
+
+// Cut closes every connection of every link; see [Link.Cut].
+func (p *Proxy) Cut() { p.each((*Link).Cut) }
+
+// Refuse refuses connections on all links there are; see [Link.Refuse].
+func (p *Proxy) Refuse() { p.each((*Link).Refuse) }
+
+// Accept ends Refuse on all links; see [Link.Accept]. The error joins those of the
+// links.
+func (p *Proxy) Accept() error {
+	var errs []error
+	p.each(func(l *Link) { errs = append(errs, l.Accept()) })
+	return errors.Join(errs...)
+}
+
+// Close resets every connection, refuses new ones and returns when no goroutine of the
+// proxy is left. It may be called twice.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.each((*Link).close)
+	p.wg.Wait()
+}
+
+func (p *Proxy) set(d Direction, f fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults.set(d, f)
+	for _, l := range p.links {
+		l.set(d, f)
+	}
+}
+
+func (p *Proxy) each(f func(*Link)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.links {
+		f(l)
+	}
+}
+
+func (p *Proxy) delay(fixed time.Duration, jitter func() time.Duration) func() time.Duration {
+	return func() time.Duration {
+		if jitter == nil {
+			return fixed
+		}
+		p.jitterMu.Lock()
+		defer p.jitterMu.Unlock()
+		return fixed + jitter()
+	}
+}

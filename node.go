@@ -1,0 +1,371 @@
+package redlock
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// node is the one seam to rueidis: what is asked of one server goes through send, and comes back through
+// Guard.answered. Its keeper (keeper.go) owns the connection.
+//
+// Order on the wire is not kept between calls, so it is kept above: a guard hands over its next step for a node
+// only after the one before has returned.
+type node struct {
+	l         *Locker
+	index     int
+	addr      string
+	option    rueidis.ClientOption
+	recheck   chan struct{} // 1-buffered: the keeper is to look at the node again
+	mayDial   atomic.Bool   // only the keeper dials: rueidis would dial on whatever call comes first
+	pushesOff bool          // client tracking was refused; the keeper's own
+	loops     bool          // the server pushes our own writes back; the keeper\'s own
+
+	mu      sync.Mutex
+	client  rueidis.Client
+	digests [scriptCount]string
+	down    error // why nothing can be sent; nil while connected
+	unfit   error // why the node may not vote although it is connected
+	known   identity
+	queue   []*step
+	calls   int                 // batches on their way
+	conns   map[string]net.Conn // open connections by address: one, or more with Sentinel
+	cutFor  error               // why the keeper hung up, until the next dial
+	rtt     time.Duration
+	offset  offset        // of its clock, as last measured
+	expect  offset        // where it was seen to be, against which it is watched
+	watched bool          // both have been measured
+	offTill time.Duration // the clock ran off: no vote counts before
+}
+
+// identity is what the scripts must be told of a node: its marker, spelled out.
+type identity struct {
+	marker                marker
+	until, floor, longest string
+}
+
+func identify(m marker) identity {
+	return identity{
+		marker:  m,
+		until:   strconv.FormatInt(m.until, 10),
+		floor:   strconv.FormatInt(m.floor, 10),
+		longest: strconv.FormatInt(m.longest.Milliseconds(), 10),
+	}
+}
+
+// step is one script for one owner on one node. A claim owns one step and reuses it: there is never a second one
+// on its way.
+type step struct {
+	guard    *Guard
+	index    int // of the node
+	script   script
+	notAfter time.Duration // local instant after which the script does nothing
+	token    uint64        // acquire: proposed; extend: to be stored
+	mayWin   bool          // extend: an absent key may be won back
+}
+
+// answer is what came of a step.
+type answer struct {
+	err      error // set: no answer, or an error reply; what was asked may have been done unless unsent
+	unsent   bool  // surely nothing was done
+	code     int64
+	number   int64  // fencing token, or milliseconds left
+	text     string // value found, or list of displaced owners
+	sentAt   time.Duration
+	at       time.Duration
+	offset   offset
+	hasClock bool
+}
+
+// left returns how long a refusal will stand by itself.
+func (a answer) left() time.Duration { return time.Duration(a.number) * time.Millisecond }
+
+const (
+	// maxBatch keeps one call well below the size at which rueidis would dial another connection, and one call's
+	// worth of scripts below a millisecond of the server's time.
+	maxBatch = 128
+	// maxCalls bounds the batches on their way to one node.
+	maxCalls = 16
+)
+
+// send queues s and sees to it that it leaves. The error says why it cannot: nothing was sent then.
+func (n *node) send(s *step) error {
+	err := n.enqueue(s)
+	n.kick()
+	return err
+}
+
+// enqueue queues s without sending it, so that the renewals due at one time leave in one batch.
+func (n *node) enqueue(s *step) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.down != nil {
+		return n.down
+	}
+	if n.unfit != nil && s.script == scriptAcquire {
+		return n.unfit
+	}
+	n.queue = append(n.queue, s)
+	return nil
+}
+
+// kick starts a call for what is queued, unless enough are on their way: then the next to return takes it along.
+// One batch at a time would cost a round trip of waiting where the network is slow, so the window grows with the
+// round-trip time; on a fast one, batching saves most of the CPU.
+func (n *node) kick() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.queue) == 0 || n.calls >= n.window() {
+		return
+	}
+	if n.l.background.Go(n.drain) {
+		n.calls++
+	}
+}
+
+func (n *node) window() int {
+	return min(maxCalls, 1+int(n.rtt/callSpacing))
+}
+
+// callSpacing is the round-trip time that makes room for one more batch on its way: see bench/, window.
+const callSpacing = 300 * time.Microsecond
+
+// drain sends what is queued, batch after batch.
+func (n *node) drain() {
+	hang := time.AfterFunc(n.l.hangAfter, n.hangUp)
+	defer hang.Stop()
+	for {
+		n.mu.Lock()
+		batch := n.queue[:min(len(n.queue), maxBatch)]
+		n.queue = n.queue[len(batch):]
+		if len(n.queue) == 0 {
+			n.queue = nil
+		}
+		if len(batch) == 0 {
+			n.calls--
+			n.mu.Unlock()
+			return
+		}
+		client, digests, known, offset, down := n.client, n.digests, n.known, n.offset, n.down
+		n.mu.Unlock()
+
+		sentAt := n.l.clock.now()
+		if down != nil {
+			n.answerAll(batch, answer{err: down, unsent: true, sentAt: sentAt, at: sentAt})
+			continue
+		}
+		hang.Reset(n.l.hangAfter)
+		n.call(client, digests, known, offset, batch, sentAt)
+		hang.Stop()
+	}
+}
+
+// call sends one batch and hands out its answers. sentAt was read before anything could leave, and stands also for
+// what has to be sent again by source because the server forgot the script.
+func (n *node) call(client rueidis.Client, digests [scriptCount]string, known identity, off offset, batch []*step, sentAt time.Duration) {
+	live := batch[:0:0]
+	commands := make([]rueidis.Completed, 0, len(batch))
+	for _, s := range batch {
+		if s.notAfter != 0 && s.notAfter < sentAt {
+			s.guard.answered(s.index, answer{err: ErrNodeTimeout, unsent: true, sentAt: sentAt, at: sentAt})
+			continue
+		}
+		live = append(live, s)
+		commands = append(commands, n.command(client, s, "EVALSHA", digests[s.script], known, off))
+	}
+	if len(live) == 0 {
+		return
+	}
+	results := client.DoMulti(n.l.life, commands...)
+	at := n.l.clock.now()
+	if results[0].NonRedisError() == nil {
+		n.measured(at - sentAt)
+	}
+
+	var forgotten []*step
+	for i, s := range live {
+		a := n.read(results[i], sentAt, at)
+		if a.err != nil && isNoScript(a.err) {
+			forgotten = append(forgotten, s)
+			continue
+		}
+		s.guard.answered(s.index, a)
+	}
+	if len(forgotten) == 0 {
+		return
+	}
+	commands = commands[:0]
+	for _, s := range forgotten {
+		commands = append(commands, n.command(client, s, "EVAL", sources[s.script], known, off))
+	}
+	results = client.DoMulti(n.l.life, commands...)
+	at = n.l.clock.now()
+	for i, s := range forgotten {
+		s.guard.answered(s.index, n.read(results[i], sentAt, at))
+	}
+}
+
+func (n *node) answerAll(batch []*step, a answer) {
+	for _, s := range batch {
+		s.guard.answered(s.index, a)
+	}
+}
+
+// command spells out one step. A script gets "not after" in the node's own time, so that it does nothing when it
+// arrives late: no ghost votes.
+func (n *node) command(client rueidis.Client, s *step, verb, script string, known identity, off offset) rueidis.Completed {
+	g := s.guard
+	b := client.B().Arbitrary(verb)
+	if s.script == scriptRelease {
+		return b.Args(script, "1", g.key, g.owner).Build()
+	}
+	notAfter := strconv.FormatInt((s.notAfter + off.hi).Microseconds(), 10)
+	lease := strconv.FormatInt(n.l.option.KeyValidity.Milliseconds(), 10)
+	token := strconv.FormatUint(s.token, 10)
+	if s.script == scriptExtend {
+		return b.Args(script, "2", g.key, n.l.markerKey, g.owner, lease, token, notAfter, g.fenceKey,
+			known.marker.raw, known.until, flag(s.mayWin)).Build()
+	}
+	return b.Args(script, "2", g.key, n.l.markerKey, g.owner, lease, token, notAfter, g.fenceKey,
+		known.marker.raw, known.until, known.floor, known.longest, n.l.boundMicros, flag(g.takeover != noTakeover)).Build()
+}
+
+func flag(set bool) string {
+	if set {
+		return "1"
+	}
+	return "0"
+}
+
+// read turns one reply into an answer. Only a well-formed reply is an answer; anything else is an error, never a
+// grant.
+func (n *node) read(r rueidis.RedisResult, sentAt, at time.Duration) answer {
+	a := answer{sentAt: sentAt, at: at}
+	if err := r.NonRedisError(); err != nil {
+		a.err = n.broken(err)
+		return a
+	}
+	values, err := r.ToArray()
+	if err != nil {
+		a.err = err
+		return a
+	}
+	number := func(i int) (v int64) {
+		if i < len(values) && err == nil {
+			v, err = values[i].AsInt64()
+		}
+		return v
+	}
+	a.code = number(0)
+	nodeNow := number(1)
+	a.number = number(2)
+	if len(values) > 3 && err == nil {
+		a.text, err = values[3].ToString()
+	}
+	if err != nil || len(values) == 0 {
+		a.err = fmt.Errorf("reply is not one of ours: %v", err)
+		return a
+	}
+	if len(values) > 1 {
+		a.hasClock = true
+		a.offset = offsetOf(time.Duration(nodeNow)*time.Microsecond, sentAt, at)
+		a.err = n.watch(a.offset)
+	}
+	if a.code == codeOtherMarker {
+		n.lookAgain()
+	}
+	return a
+}
+
+// broken notes that the connection failed and returns what to tell the guard.
+func (n *node) broken(err error) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cutFor != nil {
+		err = n.cutFor
+	} else {
+		err = nodeFault(err)
+	}
+	if n.down == nil {
+		n.down = err
+	}
+	n.lookAgain()
+	return err
+}
+
+// lookAgain asks the keeper to check the node.
+func (n *node) lookAgain() {
+	select {
+	case n.recheck <- struct{}{}:
+	default:
+	}
+}
+
+// measured smooths the round-trip time as TCP does (RFC 6298, alpha = 1/8).
+func (n *node) measured(rtt time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.rtt == 0 {
+		n.rtt = rtt
+		return
+	}
+	n.rtt += (rtt - n.rtt) / 8
+}
+
+// lookWithin is how long a look may take before a suspected vote is given up: four round trips, but not less than
+// a busy machine needs to answer at all.
+func (n *node) lookWithin() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return min(n.l.option.NodeTimeout, max(4*n.rtt, minLook))
+}
+
+const minLook = 20 * time.Millisecond
+
+// watch compares the node's clock with where it must be by what was seen before: it may have run off ours by no
+// more than the drift, and stepped by no more than the bound. It returns an error while the clock is off, for the
+// longest lease after it last was.
+//
+// A small step does not move the expectation, or many of them, or a clock that stands still under frequent looks,
+// would pass one by one; drift lets it catch up.
+func (n *node) watch(o offset) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.offset = o
+	expect := n.expect.aged(o.at, n.l.option.DriftFactor)
+	off := expect.gap(o)
+	switch {
+	case !n.watched:
+		n.expect, n.watched = o, true
+	case off == 0:
+		n.expect = offset{lo: max(o.lo, expect.lo), hi: min(o.hi, expect.hi), at: o.at}
+	case off > n.l.option.ClockBound:
+		n.expect = o
+		n.offTill = o.at + max(n.known.marker.longest, n.l.option.MaxKeyValidity)
+		n.l.log.Warn("redlock: node's clock stepped or runs wrong: its votes do not count for a lease",
+			"node", n.addr, "off", off, "bound", n.l.option.ClockBound)
+		n.l.background.Go(func() { n.l.distrust(n.index) })
+	}
+	if o.at < n.offTill {
+		return fmt.Errorf("%w: it stepped or runs wrong, its votes do not count for %v more", ErrClockOff, n.offTill-o.at)
+	}
+	return nil
+}
+
+// nodeTime estimates the node's clock at a local instant. ok is false for a node never heard of.
+func (n *node) nodeTime(now time.Duration) (t time.Duration, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return now + n.offset.mid(), n.watched && n.down == nil
+}
+
+func isNoScript(err error) bool {
+	re, ok := rueidis.IsRedisErr(err)
+	return ok && strings.HasPrefix(re.Error(), "NOSCRIPT")
+}

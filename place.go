@@ -1,0 +1,118 @@
+package redlock
+
+import "slices"
+
+// place is what one Locker does about one name: the guards it has there, and who waits in line for it.
+type place struct {
+	guards  []*Guard  // attempts on their way, and held guards until their release is confirmed
+	waiters []*waiter // in the order of their calls; only the first speaks to the nodes
+}
+
+// enter puts an attempt in its place, where pushes find it. It must be there before anything is sent.
+func (l *Locker) enter(g *Guard) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.enterLocked(g)
+}
+
+func (l *Locker) enterLocked(g *Guard) error {
+	if l.isClosed() {
+		return ErrLockerClosed
+	}
+	p := l.placeOf(g.name)
+	p.guards = append(p.guards, g)
+	l.open[g] = struct{}{}
+	return nil
+}
+
+// placeOf returns the place of a name, making it where there is none.
+func (l *Locker) placeOf(name string) *place {
+	p := l.places[name]
+	if p == nil {
+		p = &place{}
+		l.places[name] = p
+	}
+	return p
+}
+
+// leave takes a guard out of its place and reports whether it was there.
+func (l *Locker) leave(g *Guard) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.places[g.name]
+	if p == nil {
+		return false
+	}
+	i := slices.Index(p.guards, g)
+	if i < 0 {
+		return false
+	}
+	p.guards = slices.Delete(p.guards, i, i+1)
+	l.tidy(g.name, p)
+	return true
+}
+
+// tidy drops a place in which nothing is going on.
+func (l *Locker) tidy(name string, p *place) {
+	if len(p.guards) == 0 && len(p.waiters) == 0 {
+		delete(l.places, name)
+	}
+}
+
+// forget drops a guard of which no node knows any more.
+func (l *Locker) forget(g *Guard) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.open[g]; !ok {
+		return
+	}
+	delete(l.open, g)
+	if l.drained != nil && len(l.open) == 0 {
+		close(l.drained)
+	}
+}
+
+// guardsOf returns the guards that this Locker has for a name.
+func (l *Locker) guardsOf(name string) []*Guard {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.places[name]; p != nil {
+		return slices.Clone(p.guards)
+	}
+	return nil
+}
+
+// openGuards returns every guard that nodes may still know of.
+func (l *Locker) openGuards() []*Guard {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	guards := make([]*Guard, 0, len(l.open))
+	for g := range l.open {
+		guards = append(guards, g)
+	}
+	return guards
+}
+
+// wakeNext wakes the first in line for a name.
+func (l *Locker) wakeNext(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.places[name]; p != nil {
+		p.wakeFirst()
+	}
+}
+
+// wakeAll wakes the first in line for every name.
+func (l *Locker) wakeAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.places {
+		p.wakeFirst()
+	}
+}
+
+func (p *place) wakeFirst() {
+	if len(p.waiters) > 0 {
+		p.waiters[0].wake()
+	}
+}
