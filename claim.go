@@ -49,9 +49,11 @@ func (g *Guard) hand(i int, script script, now time.Duration, by func(*node, *st
 		g.owe(c, c.step.notAfter)
 	case scriptExtend:
 		c.step.token, c.step.notAfter = g.token, now+g.l.option.NodeTimeout
-		// Won back only where it is lost, and only while a quorum stands without it: judged now, and again
-		// when the answer comes.
-		if g.phase == held && !g.ballot[i].counts(now) && g.ballot.standing(now, i) >= g.ballot.quorum() {
+		// Won back only where it is lost, and only while a quorum stands without it: judged now, and again when
+		// the answer comes. Never at once after a push, only when a renewal is due: somebody who deletes a lock on
+		// all nodes, one after the other, means it.
+		regular := c.nextAt <= now+g.l.slack()
+		if g.phase == held && regular && !g.ballot[i].counts(now) && g.ballot.standing(now, i) >= g.ballot.quorum() {
 			c.step.mayWin = true
 			g.owe(c, c.step.notAfter)
 		}
@@ -192,7 +194,7 @@ func (g *Guard) applyExtend(i int, a answer, now time.Duration) {
 	case a.err != nil: // for now: the vote keeps its end, and is lost then if this goes on
 		c.err, c.look, c.nextAt = a.err, false, retryAt
 		if errors.Is(a.err, ErrClockOff) {
-			v.state = failed
+			v.state, c.nextAt = failed, a.at+g.pace
 		}
 	case (a.code == codeOK || a.code == codeWonBack) && c.look:
 		// Pushed while it was on its way: look again, the vote stays as it was.
@@ -207,34 +209,34 @@ func (g *Guard) applyExtend(i int, a answer, now time.Duration) {
 		c.err = errTooLate
 		c.undo, c.nextAt = true, 0
 	case a.code == codeHeld:
-		g.noteHeld(i, a, now)
 		c.nextAt = a.at + g.pace
-		if c.owedUntil > now { // a takeover displaced us
+		if g.noteHeld(i, a, now) { // a takeover displaced us; an ordinary rival costs this vote alone
 			g.finish(now, g.loss(now, true))
 		}
 	case a.code == codeLate:
 		c.look, c.late = !c.late, true
-		c.nextAt = retryAt
+		c.nextAt = max(c.nextAt, retryAt)
 	default: // gone, and not to be had back at once
-		lost := v.counts(now)
 		v.state, v.suspect = failed, false
-		c.err = refusal(a.code, a.left())
+		c.err, c.look = refusal(a.code, a.left()), false
 		c.nextAt = a.at + g.pace
-		c.look = lost && a.code == codeAbsent && g.ballot.standing(now, i) >= g.ballot.quorum()
 		g.settleOwed(c, now)
 	}
 }
 
-func (g *Guard) noteHeld(i int, a answer, now time.Duration) {
+// noteHeld notes that somebody else holds the lock on node i, and reports whether they displaced us there.
+func (g *Guard) noteHeld(i int, a answer, now time.Duration) (displaced bool) {
 	c, v := &g.claims[i], &g.ballot[i]
 	v.state, v.suspect = refused, false
 	c.rival = ownerOf(a.text)
 	c.err = &HeldError{Owner: c.rival, Left: a.left()}
 	c.freeAt = a.at + a.left()
 	g.settleOwed(c, now)
-	if runsOut, listed := displacedIn(a.text, a.offset)[g.owner]; listed {
+	runsOut, displaced := displacedIn(a.text, a.offset)[g.owner]
+	if displaced {
 		c.owedUntil = max(c.owedUntil, runsOut) // our release strikes us out, which the taker waits for
 	}
+	return displaced
 }
 
 func (g *Guard) applyRelease(c *claim, a answer, now time.Duration) {

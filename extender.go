@@ -95,11 +95,10 @@ func (g *Guard) tick(now time.Duration) {
 		g.settle(now)
 		return
 	}
-	slack := g.l.option.ExtendInterval / 16 // votes of one round are renewed in one round
 	g.pace = g.l.pace()
 	for i := range g.claims {
 		c := &g.claims[i]
-		if c.busy || c.nextAt > now+slack {
+		if c.busy || c.nextAt > now+g.l.slack() {
 			continue
 		}
 		c.pushes = 0
@@ -112,6 +111,9 @@ func (g *Guard) tick(now time.Duration) {
 	g.decide(now)
 	g.rearm(now)
 }
+
+// slack is how much too early a renewal may be sent, so that the votes of one round are renewed in one round.
+func (l *Locker) slack() time.Duration { return l.option.ExtendInterval / 16 }
 
 // guardHeap orders guards by when they are to be woken.
 type guardHeap []*Guard
