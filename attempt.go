@@ -38,6 +38,7 @@ func (l *Locker) newGuard(ctx context.Context, name string, h hold) *Guard {
 		l: l, name: name,
 		key:      l.option.KeyPrefix + ":{" + name + "}",
 		fenceKey: fenceKey(l.option.KeyPrefix, name),
+		queueKey: l.option.KeyPrefix + ":queue:{" + name + "}",
 		owner:    crand.Text(),
 		takeover: h.takeover,
 		ballot:   make(ballot, n),
@@ -75,9 +76,11 @@ func (l *Locker) attempt(ctx context.Context, g *Guard) error {
 		case <-timer.C:
 			timer.Reset(g.roundOver())
 		case <-ctx.Done():
+			g.waiter.stop()
 			g.end(contextEnded(ctx, g.name))
 			return g.outcome()
 		case <-l.closed:
+			g.waiter.stop()
 			g.end(ErrLockerClosed)
 			return g.outcome()
 		}
@@ -189,6 +192,9 @@ func (g *Guard) decideVote(now time.Duration) {
 			}
 		}
 	default:
+		if g.keepsVotes(now) {
+			return
+		}
 		g.dropMistrusted(now)
 		g.fail(now)
 	}
@@ -224,6 +230,10 @@ func (g *Guard) hold(now time.Duration) {
 		return
 	}
 	g.phase = held
+	g.waiter.stop()
+	for i := range g.claims {
+		g.next(i, now) // leave the line where we still stand in it
+	}
 	g.rearm(now)
 	close(g.decided)
 }
@@ -247,9 +257,8 @@ func (g *Guard) finish(now time.Duration, cause error) {
 	case attempted:
 		close(g.decided)
 		g.l.leave(g)
-	case cause != ErrReleased: // else when a quorum has confirmed: the next in line would meet our own key
+	case cause != ErrReleased: // else when a quorum has confirmed: a new attempt would meet our own key
 		g.l.leave(g)
-		g.l.wakeNext(g.name)
 	}
 	for i := range g.claims {
 		c := &g.claims[i]
@@ -335,7 +344,9 @@ func (g *Guard) settle(now time.Duration) {
 			busy++
 		case c.owedUntil == 0:
 			gone++
-			continue
+			if !g.waiter.mustLeave(i) {
+				continue
+			}
 		default:
 			if at := min(c.nextAt, c.owedUntil); wakeAt == 0 || at < wakeAt {
 				wakeAt = at
@@ -344,9 +355,8 @@ func (g *Guard) settle(now time.Duration) {
 		open++
 	}
 	if q := g.ballot.quorum(); gone >= q || gone+busy < q {
-		if closeOnce(g.freed) && g.l.leave(g) {
-			g.l.wakeNext(g.name)
-		}
+		closeOnce(g.freed)
+		g.l.leave(g)
 	}
 	switch {
 	case open == 0:
@@ -377,13 +387,10 @@ func (g *Guard) unconfirmed() error {
 	return e
 }
 
-// closeOnce closes c and reports whether it was open.
-func closeOnce(c chan struct{}) bool {
+func closeOnce(c chan struct{}) {
 	select {
 	case <-c:
-		return false
 	default:
 		close(c)
-		return true
 	}
 }

@@ -2,6 +2,8 @@ package redlock
 
 import (
 	"errors"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -10,21 +12,24 @@ import (
 //
 // All of it runs under the guard's mutex and is told what time it is.
 type claim struct {
-	step      step          // the one step that may be on its way
-	busy      bool          // it is; the next waits for its return, or the two could arrive the other way round
-	look      bool          // ask again at once: a push said that the answer on its way, or the vote, is in doubt
-	late      bool          // the last answer was "arrived too late"; that is asked again once
-	undo      bool          // what was won back does not count: give it back
-	pushes    int           // pushes since the last regular renewal
-	nextAt    time.Duration // when to ask again
-	renewedAt time.Duration // when the last step was sent that the node said yes to
-	owedUntil time.Duration // the node may store our owner until then: a release is owed; 0 for nothing
-	ghost     time.Duration // a step was cut off on its way and may still be executed until then
-	offset    offset        // of the node's clock, as it answered this attempt
-	clocked   bool          // it did
-	err       error         // why there is no vote
-	rival     string        // who holds the lock there instead
-	freeAt    time.Duration // when the node may vote again by itself
+	step        step          // the one step that may be on its way
+	busy        bool          // it is; the next waits for its return, or the two could arrive the other way round
+	look        bool          // ask again at once: a push said that the answer on its way, or the vote, is in doubt
+	late        bool          // the last answer was "arrived too late"; that is asked again once
+	undo        bool          // what was won back does not count: give it back
+	pushes      int           // pushes since the last regular renewal
+	nextAt      time.Duration // when to ask again
+	renewedAt   time.Duration // when the last step was sent that the node said yes to
+	owedUntil   time.Duration // the node may store our owner until then: a release is owed; 0 for nothing
+	ghost       time.Duration // a step was cut off on its way and may still be executed until then
+	offset      offset        // of the node's clock, as it answered this attempt
+	clocked     bool          // it did
+	err         error         // why there is no vote
+	rival       string        // who holds the lock there instead
+	rivalTicket uint64        // since when they, or who is before us in line, have waited; 0: they have not
+	first       bool          // we are first in line there
+	again       bool          // woken by the node while it was being asked
+	freeAt      time.Duration // when the node may vote again by itself
 }
 
 const (
@@ -57,6 +62,8 @@ func (g *Guard) hand(i int, script script, now time.Duration, by func(*node, *st
 			c.step.mayWin = true
 			g.owe(c, c.step.notAfter)
 		}
+	case scriptRelease:
+		c.step.stay = g.waiter.staysAs()
 	}
 	c.look = false
 	c.busy = true
@@ -109,9 +116,11 @@ func (g *Guard) next(i int, now time.Duration) {
 	switch {
 	case c.busy:
 	case g.phase == over || c.undo:
-		if c.owedUntil > now && c.nextAt <= now {
+		if c.owedUntil > now && c.nextAt <= now || g.waiter.mustLeave(i) {
 			g.send(i, scriptRelease, now)
 		}
+	case g.phase == held && !g.ballot[i].counts(now) && g.waiter.mustLeave(i):
+		g.send(i, scriptRelease, now)
 	case c.look && g.phase == asking:
 		g.send(i, scriptAcquire, now)
 	case c.look:
@@ -124,10 +133,11 @@ func (g *Guard) apply(i int, a answer, now time.Duration) {
 	c := &g.claims[i]
 	script := c.step.script
 	if script == scriptRelease {
-		g.applyRelease(c, a, now)
+		g.applyRelease(i, a, now)
 		return
 	}
 	c.offset, c.clocked = a.offset, a.hasClock
+	g.waiter.noteLine(i, a)
 	if lostOnTheWay(a) {
 		c.ghost = c.step.notAfter + g.l.option.ClockBound
 	}
@@ -174,6 +184,15 @@ func (g *Guard) applyAcquire(i int, a answer, now time.Duration) {
 		g.noteDisplaced(i, a)
 	case a.code == codeHeld:
 		g.noteHeld(i, a, now)
+		c.rivalTicket, c.first = ticketOf(a.text), a.first
+		g.askAgain(i)
+	case a.code == codeInLine:
+		v.state = refused
+		who, ticket, _ := strings.Cut(a.text, ";")
+		c.err = &HeldError{Owner: who, Waiting: true}
+		c.rivalTicket, _ = strconv.ParseUint(ticket, 10, 64)
+		g.settleOwed(c, now)
+		g.askAgain(i)
 	case a.code == codeLate && !c.late && g.phase == asking:
 		c.late, c.look = true, true // the node's clock was not where it was taken to be; now it is known
 	default:
@@ -239,7 +258,9 @@ func (g *Guard) noteHeld(i int, a answer, now time.Duration) (displaced bool) {
 	return displaced
 }
 
-func (g *Guard) applyRelease(c *claim, a answer, now time.Duration) {
+func (g *Guard) applyRelease(i int, a answer, now time.Duration) {
+	c := &g.claims[i]
+	g.waiter.noteReleased(i, c.step.stay != "" && a.err == nil)
 	if a.err != nil {
 		c.err = a.err
 		c.nextAt = a.at + g.pace/retriesPerRound
@@ -250,6 +271,9 @@ func (g *Guard) applyRelease(c *claim, a answer, now time.Duration) {
 		c.nextAt = a.at + g.pace
 	}
 	g.settleOwed(c, now)
+	if a.text != "" { // our own write pushes nobody here: whom it woke may be one of us
+		g.l.background.Go(func() { g.l.wake(a.text, i) })
+	}
 }
 
 func (g *Guard) claimUntil(sentAt time.Duration) time.Duration {

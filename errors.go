@@ -60,11 +60,15 @@ var (
 
 // HeldError is a node's refusal: who holds the lock there, and for how long the node keeps it by itself.
 type HeldError struct {
-	Owner string
-	Left  time.Duration
+	Owner   string        // the holder's random id, or the waiter's
+	Left    time.Duration // until the lease ends; 0 for a waiter
+	Waiting bool          // nobody holds the lock there, but Owner waits for it and is before us in line
 }
 
 func (e *HeldError) Error() string {
+	if e.Waiting {
+		return "free, but " + e.Owner + " is first in line"
+	}
 	if e.Owner == tombstone {
 		return fmt.Sprintf("kept free for a displaced holder for %v more", e.Left)
 	}

@@ -10,7 +10,7 @@ import (
 // is cut off and counts on its lease. So a forced value carries every owner it displaced with the end of that owner's
 // lease, in node time, the list of the value that it displaced included:
 //
-//	<owner>;<displaced>@<until µs>;<displaced>@<until µs>
+//	<owner>[#<ticket>];<displaced>@<until µs>;<displaced>@<until µs>
 //
 // A displaced holder that finds itself listed ends its guard. The release that follows every end strikes its entry
 // out wherever it stands, which pushes the taker. The taker returns once each owner it displaced has been struck out
@@ -30,8 +30,18 @@ const tombstone = "~"
 
 // ownerOf returns the owner in a lock's value.
 func ownerOf(value string) string {
-	owner, _, _ := strings.Cut(value, ";")
-	return owner
+	if end := strings.IndexAny(value, ";#"); end >= 0 {
+		return value[:end]
+	}
+	return value
+}
+
+// ticketOf returns since when the owner in a lock's value had waited for it, 0 if it had not.
+func ticketOf(value string) uint64 {
+	claim, _, _ := strings.Cut(value, ";")
+	_, ticket, _ := strings.Cut(claim, "#")
+	n, _ := strconv.ParseUint(ticket, 10, 64)
+	return n
 }
 
 // displacedIn returns the owners listed in a lock's value, with the local instant at which each one's lease there has

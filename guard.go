@@ -16,8 +16,11 @@ type Guard struct {
 	name     string
 	key      string
 	fenceKey string
+	queueKey string
 	owner    string // random, one per attempt: a late release of one attempt must not delete another's vote
 	takeover takeover
+	waiter   *waiter // whose attempt this is; nil for one that does not wait
+	woken    bool    // the waiter was told that the lock is free
 	ctx      guardContext
 	cancel   context.CancelCauseFunc
 

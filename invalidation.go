@@ -1,6 +1,10 @@
 package redlock
 
-import "github.com/redis/rueidis"
+import (
+	"strings"
+
+	"github.com/redis/rueidis"
+)
 
 // invalidated takes what a node pushed. It runs on the reader of that node's connection: it hands the keys over,
 // never waits, and takes any bytes for a key. A push names a key and not its value, and may come before the answer it
@@ -17,13 +21,15 @@ func (l *Locker) invalidated(n *node, keys []rueidis.RedisMessage) {
 		case err != nil:
 		case key == l.markerKey:
 			n.lookAgain()
+		case strings.HasPrefix(key, l.wakePrefix):
+			l.wake(key[len(l.wakePrefix):], n.index)
 		default:
 			l.keyPushed(n, key)
 		}
 	}
 }
 
-// keyPushed hands a pushed key to the guards it concerns, and to the first waiter.
+// keyPushed hands a pushed key to the guards it concerns. Who waits is not woken by it, but by a key of its own.
 func (l *Locker) keyPushed(n *node, key string) {
 	name, ok := l.nameOf(key)
 	if !ok {
@@ -32,13 +38,12 @@ func (l *Locker) keyPushed(n *node, key string) {
 	for _, g := range l.guardsOf(name) {
 		g.pushed(n.index)
 	}
-	l.wakeNext(name)
 }
 
 // nameOf returns the name whose lock key is key.
 func (l *Locker) nameOf(key string) (string, bool) {
 	head := len(l.option.KeyPrefix) + len(":{")
-	if len(key) <= head || key[:head] != l.option.KeyPrefix+":{" || key[len(key)-1] != '}' {
+	if len(key) <= head+1 || key[:head] != l.option.KeyPrefix+":{" || key[len(key)-1] != '}' {
 		return "", false
 	}
 	return key[head : len(key)-1], true
@@ -50,7 +55,6 @@ func (l *Locker) lookEverywhere(n *node) {
 	for _, g := range l.openGuards() {
 		g.lookAgain(n.index)
 	}
-	l.wakeAll()
 }
 
 // distrust takes the votes of a node whose clock is off from every guard.

@@ -37,8 +37,11 @@ func parseMarker(raw string) (m marker, ok bool) {
 	floor, err2 := strconv.ParseInt(f[2], 10, 64)
 	longest, err3 := strconv.ParseInt(f[3], 10, 64)
 	nodes, err4 := strconv.Atoi(f[4])
-	if err1 != nil || err2 != nil || err3 != nil || err4 != nil || len(f[0]) != runIDLen || longest <= 0 {
+	if err1 != nil || err2 != nil || err3 != nil || err4 != nil || len(f[0]) != runIDLen {
 		return m, false
+	}
+	if longest <= 0 || longest > maxKeyValidity.Milliseconds() || until < 0 || until >= maxMicros || floor < 0 || floor >= maxMicros {
+		return m, false // no client wrote that: it would overflow an instant, or quarantine for ever
 	}
 	m.runID, m.until, m.floor, m.nodes, m.set = f[0], until, floor, nodes, f[5]
 	m.longest = time.Duration(longest) * time.Millisecond
@@ -58,4 +61,7 @@ func (m marker) rest() string {
 	return fmt.Sprintf("%d:%d:%s:%s:%s", m.longest.Milliseconds(), m.nodes, m.set, first, quarantine)
 }
 
-const runIDLen = 40
+const (
+	runIDLen  = 40
+	maxMicros = 1 << 53 // the year 2255, up to which Lua counts µs by ones
+)

@@ -68,6 +68,7 @@ type step struct {
 	notAfter time.Duration // local instant after which the script does nothing
 	token    uint64        // acquire: proposed; extend: to be stored
 	mayWin   bool          // extend: an absent key may be won back
+	stay     string        // release: the ticket of a waiter that stays in line, "" for one that leaves
 }
 
 // answer is what came of a step.
@@ -76,7 +77,8 @@ type answer struct {
 	unsent   bool  // surely nothing was done
 	code     int64
 	number   int64  // fencing token, or milliseconds left
-	text     string // value found, or list of displaced owners
+	text     string // value found, list of displaced owners, or who is before us or was woken
+	first    bool   // refused, but first in line
 	sentAt   time.Duration
 	at       time.Duration
 	offset   offset
@@ -190,7 +192,7 @@ func (n *node) call(client rueidis.Client, digests [scriptCount]string, known id
 
 	var forgotten []*step
 	for i, s := range live {
-		a := n.read(results[i], sentAt, at)
+		a := n.read(s, results[i], sentAt, at)
 		if a.err != nil && isNoScript(a.err) {
 			forgotten = append(forgotten, s)
 			continue
@@ -207,7 +209,7 @@ func (n *node) call(client rueidis.Client, digests [scriptCount]string, known id
 	results = client.DoMulti(n.l.life, commands...)
 	at = n.l.clock.now()
 	for i, s := range forgotten {
-		s.guard.answered(s.index, n.read(results[i], sentAt, at))
+		s.guard.answered(s.index, n.read(s, results[i], sentAt, at))
 	}
 }
 
@@ -220,20 +222,31 @@ func (n *node) answerAll(batch []*step, a answer) {
 // command spells out one step. A script gets "not after" in the node's own time, so that it does nothing when it
 // arrives late: no ghost votes.
 func (n *node) command(client rueidis.Client, s *step, verb, script string, known identity, off offset) rueidis.Completed {
-	g := s.guard
-	b := client.B().Arbitrary(verb)
-	if s.script == scriptRelease {
-		return b.Args(script, "1", g.key, g.owner).Build()
-	}
+	g, l := s.guard, n.l
+	b := client.B().Arbitrary(verb).Args(script)
 	notAfter := strconv.FormatInt((s.notAfter + off.hi).Microseconds(), 10)
-	lease := strconv.FormatInt(n.l.option.KeyValidity.Milliseconds(), 10)
 	token := strconv.FormatUint(s.token, 10)
-	if s.script == scriptExtend {
-		return b.Args(script, "2", g.key, n.l.markerKey, g.owner, lease, token, notAfter, g.fenceKey,
+	switch s.script {
+	case scriptAcquire:
+		if w := g.waiter; w != nil {
+			b = b.Args("4", g.key, l.markerKey, g.queueKey, w.wakeKey)
+		} else {
+			b = b.Args("3", g.key, l.markerKey, g.queueKey)
+		}
+		return b.Args(g.owner, l.leaseMillis, token, notAfter, g.fenceKey, known.marker.raw, known.until, known.floor,
+			known.longest, l.boundMicros, flag(g.takeover != noTakeover),
+			l.wakePrefix, g.waiter.name(), g.waiter.place(), wakeMillis).Build()
+	case scriptExtend:
+		return b.Args("2", g.key, l.markerKey, g.owner, l.leaseMillis, token, notAfter, g.fenceKey,
 			known.marker.raw, known.until, flag(s.mayWin)).Build()
+	default:
+		if w := g.waiter; w != nil {
+			b = b.Args("3", g.key, g.queueKey, w.wakeKey)
+		} else {
+			b = b.Args("2", g.key, g.queueKey)
+		}
+		return b.Args(g.owner, l.wakePrefix, wakeMillis, g.waiter.name(), s.stay).Build()
 	}
-	return b.Args(script, "2", g.key, n.l.markerKey, g.owner, lease, token, notAfter, g.fenceKey,
-		known.marker.raw, known.until, known.floor, known.longest, n.l.boundMicros, flag(g.takeover != noTakeover)).Build()
 }
 
 func flag(set bool) string {
@@ -245,7 +258,7 @@ func flag(set bool) string {
 
 // read turns one reply into an answer. Only a well-formed reply is an answer; anything else is an error, never a
 // grant.
-func (n *node) read(r rueidis.RedisResult, sentAt, at time.Duration) answer {
+func (n *node) read(s *step, r rueidis.RedisResult, sentAt, at time.Duration) answer {
 	a := answer{sentAt: sentAt, at: at}
 	if err := r.NonRedisError(); err != nil {
 		a.err = n.broken(err)
@@ -262,19 +275,24 @@ func (n *node) read(r rueidis.RedisResult, sentAt, at time.Duration) answer {
 		}
 		return v
 	}
+	text := func(i int) (v string) {
+		if i < len(values) && err == nil {
+			v, err = values[i].ToString()
+		}
+		return v
+	}
 	a.code = number(0)
-	nodeNow := number(1)
-	a.number = number(2)
-	if len(values) > 3 && err == nil {
-		a.text, err = values[3].ToString()
-	}
-	if err != nil || len(values) == 0 {
-		a.err = fmt.Errorf("reply is not one of ours: %v", err)
-		return a
-	}
-	if len(values) > 1 {
+	if s.script == scriptRelease {
+		a.text = text(1)
+	} else {
+		a.offset = offsetOf(time.Duration(number(1))*time.Microsecond, sentAt, at)
 		a.hasClock = true
-		a.offset = offsetOf(time.Duration(nodeNow)*time.Microsecond, sentAt, at)
+		a.number, a.text, a.first = number(2), text(3), text(4) == "1"
+	}
+	if err != nil || len(values) < 2 {
+		return answer{err: fmt.Errorf("reply is not one of ours: %v", err), sentAt: sentAt, at: at}
+	}
+	if a.hasClock {
 		a.err = n.watch(a.offset)
 	}
 	if a.code == codeOtherMarker {

@@ -35,21 +35,16 @@ func (l *Locker) placeOf(name string) *place {
 	return p
 }
 
-// leave takes a guard out of its place and reports whether it was there.
-func (l *Locker) leave(g *Guard) bool {
+// leave takes a guard out of its place, if it is there.
+func (l *Locker) leave(g *Guard) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.places[g.name]
 	if p == nil {
-		return false
+		return
 	}
-	i := slices.Index(p.guards, g)
-	if i < 0 {
-		return false
-	}
-	p.guards = slices.Delete(p.guards, i, i+1)
+	p.guards = slices.DeleteFunc(p.guards, func(o *Guard) bool { return o == g })
 	l.tidy(g.name, p)
-	return true
 }
 
 // tidy drops a place in which nothing is going on.
@@ -93,26 +88,8 @@ func (l *Locker) openGuards() []*Guard {
 	return guards
 }
 
-// wakeNext wakes the first in line for a name.
-func (l *Locker) wakeNext(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if p := l.places[name]; p != nil {
-		p.wakeFirst()
-	}
-}
-
-// wakeAll wakes the first in line for every name.
-func (l *Locker) wakeAll() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, p := range l.places {
-		p.wakeFirst()
-	}
-}
-
 func (p *place) wakeFirst() {
 	if len(p.waiters) > 0 {
-		p.waiters[0].wake()
+		p.waiters[0].tell()
 	}
 }

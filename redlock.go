@@ -7,8 +7,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -24,6 +26,8 @@ type Locker struct {
 	log         *slog.Logger
 	quarantine  time.Duration // how long a node that lost its memory grants nothing; 0 is off
 	markerKey   string
+	wakePrefix  string
+	leaseMillis string
 	boundMicros string
 	hangAfter   time.Duration // a node that answers nothing for so long is hung up
 	clock       *clock
@@ -41,6 +45,7 @@ type Locker struct {
 	mu         sync.Mutex
 	closed     chan struct{} // closed by Close: no new work
 	places     map[string]*place
+	waiters    map[string]*waiter  // by wake key
 	open       map[*Guard]struct{} // guards that nodes may still know of
 	drained    chan struct{}       // set by Close: closed when open is empty
 	seen       []seen
@@ -83,12 +88,15 @@ func newLocker(option LockerOption) *Locker {
 		log:         option.Logger,
 		quarantine:  max(0, option.RestartQuarantine),
 		markerKey:   option.KeyPrefix + ":marker",
+		wakePrefix:  option.KeyPrefix + ":wake:",
+		leaseMillis: strconv.FormatInt(option.KeyValidity.Milliseconds(), 10),
 		boundMicros: strconv.FormatInt(option.ClockBound.Microseconds(), 10),
 		hangAfter:   max(option.NodeTimeout, time.Second),
 		clock:       newClock(),
 		rand:        rand.New(rand.NewPCG(binary.LittleEndian.Uint64(seed[:8]), binary.LittleEndian.Uint64(seed[8:]))),
 		closed:      make(chan struct{}),
 		places:      make(map[string]*place),
+		waiters:     make(map[string]*waiter),
 		open:        make(map[*Guard]struct{}),
 		seen:        make([]seen, len(option.Nodes)),
 		firsts:      make([]error, len(option.Nodes)),
@@ -229,10 +237,14 @@ func (l *Locker) Close() {
 	for g := range l.open {
 		guards = append(guards, g)
 	}
+	waiters := slices.Collect(maps.Values(l.waiters))
 	l.mu.Unlock()
 
 	for _, g := range guards {
 		g.end(ErrLockerClosed)
+	}
+	for _, w := range waiters {
+		w.leave()
 	}
 	timer := time.NewTimer(l.option.NodeTimeout)
 	defer timer.Stop()

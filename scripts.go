@@ -36,4 +36,5 @@ const (
 	codeOtherMarker = -2
 	codeLate        = -3
 	codeAbsent      = -4
+	codeInLine      = -5
 )

@@ -2,35 +2,47 @@ package redlock
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// waiter is one call in line for a name.
-type waiter struct {
-	turn chan struct{} // 1-buffered: something happened that may make an attempt worth while
-}
+// Who waits stands in line on every node, ordered by ticket: when the wait began, in node time. Nodes grant a free
+// lock to nobody who has somebody before them in line, and a release wakes the first in line and it alone, by writing
+// that waiter's own tracked key. docs/waiting.md has the protocol and why it cannot deadlock.
 
-func (w *waiter) wake() {
-	select {
-	case w.turn <- struct{}{}:
-	default:
-	}
+// waiter is one call in line for a name. Its methods may be called on nil: the waiter of a call that does not wait.
+type waiter struct {
+	l       *Locker
+	id      string
+	wakeKey string
+	ticket  uint64
+	turn    chan struct{} // 1-buffered: it may be worth asking now
+	done    atomic.Bool   // it waits no longer: it is to leave every line it stands in
+	inLine  []atomic.Bool // by node: it stands in line there, as far as is known
+
+	mu      sync.Mutex
+	attempt *Guard // the last one
+	woken   bool   // a node said that the lock is free there, since the last attempt began
 }
 
 const (
+	// askEvery is how often a waiter asks again when nothing tells it to. It keeps its place in line alive, and
+	// bounds what a lost push costs.
+	askEvery = 950 * time.Millisecond
+	// wakeFor is how long a waiter that does not ask keeps its place: two askings, so dead ones are skipped in 2 s.
+	wakeFor    = 2 * time.Second
+	wakeMillis = "2000"
 	// afterExpiry is how long after a lease's end it is surely gone: Redis counts whole milliseconds.
 	afterExpiry = 2 * time.Millisecond
-	// wakeJitter spreads the attempts of processes that were woken by the same push.
-	wakeJitter = 5 * time.Millisecond
-	// maxPoll is the longest time between two attempts when nothing says that one is worth while.
-	maxPoll = time.Second
 )
 
-// wait acquires a name when its turn comes. In this Locker the turn goes by order of calls; among Lockers, to whoever
-// asks first when the lock is free: a push, the end of the blocking lease or a slow poll says when to ask.
+// wait acquires a name when its turn comes: who began to wait first is served first, in this Locker and among all.
 func (l *Locker) wait(ctx context.Context, name string, h hold) (*Guard, error) {
 	w, err := l.lineUp(name)
 	if err != nil {
@@ -47,16 +59,13 @@ func (l *Locker) wait(ctx context.Context, name string, h hold) (*Guard, error) 
 		case <-l.closed:
 			return nil, ErrLockerClosed
 		case <-w.turn:
-			if !l.sleep(ctx, l.jitter(wakeJitter)) {
-				continue
-			}
 		case <-timer.C:
 		}
-		if !l.isTurn(name, w) {
-			timer.Reset(maxPoll)
+		if !l.isFirst(name, w) { // in this Locker; only the first speaks to the nodes
 			continue
 		}
 		g := l.newGuard(ctx, name, h)
+		g.waiter, g.woken = w, w.begin(g)
 		if err := l.enter(g); err != nil {
 			return nil, err
 		}
@@ -67,52 +76,212 @@ func (l *Locker) wait(ctx context.Context, name string, h hold) (*Guard, error) 
 		if err = patience.after(l, g, err); err != nil {
 			return nil, err
 		}
-		timer.Reset(g.retryIn())
+		timer.Reset(g.askIn())
 	}
 }
 
-// lineUp puts a call at the end of the line.
+// lineUp puts a call at the end of this Locker's line.
 func (l *Locker) lineUp(name string) (*waiter, error) {
+	now := l.clock.now()
+	w := &waiter{
+		l: l, id: crand.Text(), ticket: l.proposal(now),
+		turn:   make(chan struct{}, 1),
+		inLine: make([]atomic.Bool, len(l.nodes)),
+	}
+	w.wakeKey = l.wakePrefix + w.id
+	if w.ticket == 0 {
+		w.ticket = uint64(now.Microseconds()) // no node is known yet; this clock is all there is
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isClosed() {
 		return nil, ErrLockerClosed
 	}
-	w := &waiter{turn: make(chan struct{}, 1)}
 	p := l.placeOf(name)
 	p.waiters = append(p.waiters, w)
+	l.waiters[w.id] = w
 	return w, nil
 }
 
-// stepAside takes a call out of the line, and passes the turn on.
+// stepAside takes a call out of the line here and on the nodes, and passes the turn to speak on.
 func (l *Locker) stepAside(name string, w *waiter) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	delete(l.waiters, w.id)
 	p := l.places[name]
 	p.waiters = slices.DeleteFunc(p.waiters, func(x *waiter) bool { return x == w })
 	p.wakeFirst()
 	l.tidy(name, p)
+	l.mu.Unlock()
+	w.leave()
 }
 
-// isTurn reports whether w is first in line and this Locker does not hold the name.
-func (l *Locker) isTurn(name string, w *waiter) bool {
+// isFirst reports whether w is the first in this Locker's line.
+func (l *Locker) isFirst(name string, w *waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.places[name]
-	return p.waiters[0] == w && len(p.guards) == 0
+	return l.places[name].waiters[0] == w
 }
 
-// sleep waits, and reports whether it did to the end.
-func (l *Locker) sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-	case <-l.closed:
+// wake tells a waiter of this Locker that the lock is free on a node.
+func (l *Locker) wake(id string, node int) {
+	l.mu.Lock()
+	w := l.waiters[id]
+	l.mu.Unlock()
+	if w == nil {
+		return
 	}
-	return false
+	w.mu.Lock()
+	g := w.attempt
+	w.woken = true
+	w.mu.Unlock()
+	if g == nil || !g.freeOn(node) {
+		w.tell()
+	}
+}
+
+// tell has the waiter ask the nodes.
+func (w *waiter) tell() {
+	select {
+	case w.turn <- struct{}{}:
+	default:
+	}
+}
+
+// begin notes the waiter's next attempt, and reports whether it was woken to it.
+func (w *waiter) begin(g *Guard) (woken bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	woken, w.attempt, w.woken = w.woken, g, false
+	return woken
+}
+
+// stop notes that the waiter waits no longer: what is sent from now on takes it out of line.
+func (w *waiter) stop() {
+	if w != nil {
+		w.done.Store(true)
+	}
+}
+
+// leave takes the waiter out of the lines it still stands in.
+func (w *waiter) leave() {
+	w.stop()
+	w.mu.Lock()
+	g := w.attempt
+	w.mu.Unlock()
+	if g != nil {
+		g.leaveLines()
+	}
+}
+
+// name, place and staysAs are what scripts are told of a waiter.
+func (w *waiter) name() string {
+	if w == nil {
+		return ""
+	}
+	return w.id
+}
+
+func (w *waiter) place() string {
+	if w == nil {
+		return "0"
+	}
+	return strconv.FormatUint(w.ticket, 10)
+}
+
+func (w *waiter) staysAs() string {
+	if w == nil || w.done.Load() {
+		return ""
+	}
+	return w.place()
+}
+
+// mustLeave reports whether the waiter is to be taken out of line on node i.
+func (w *waiter) mustLeave(i int) bool {
+	return w != nil && w.done.Load() && w.inLine[i].Load()
+}
+
+// noteLine notes from an answer whether the waiter stands in line on node i.
+func (w *waiter) noteLine(i int, a answer) {
+	if w == nil || a.err != nil {
+		return
+	}
+	switch a.code {
+	case codeHeld, codeInLine:
+		w.inLine[i].Store(true)
+	case codeOK:
+		w.inLine[i].Store(false)
+	}
+}
+
+// noteReleased notes what a release did to the place in line. One that failed is not repeated: the node drops who
+// does not ask.
+func (w *waiter) noteReleased(i int, stays bool) {
+	if w != nil {
+		w.inLine[i].Store(stays)
+	}
+}
+
+// freeOn takes a node's word that the lock is free there into an attempt, and reports whether there was one.
+func (g *Guard) freeOn(i int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.phase == over {
+		return false
+	}
+	g.woken = true
+	now := g.l.clock.now()
+	g.claims[i].again = true
+	if !g.claims[i].busy && g.ballot[i].state == refused {
+		g.askAgain(i)
+	}
+	g.moved(i, now)
+	return true
+}
+
+// askAgain has a refusing node asked once more if it woke us since it was asked.
+func (g *Guard) askAgain(i int) {
+	c := &g.claims[i]
+	if c.again && g.phase == asking {
+		c.again, c.look = false, true
+		g.ballot[i].state = pending
+	}
+}
+
+// keepsVotes reports whether a waiter's attempt that cannot win by the answers so far goes on with the votes it has.
+//
+// If nobody has a quorum, the contenders have split the nodes: the one with the oldest ticket keeps its votes, the
+// others see that ticket and let go at once, and their releases wake it. If somebody has a quorum they hold the lock;
+// then votes are kept only by one who was woken, because they are just being given back, node by node.
+func (g *Guard) keepsVotes(now time.Duration) bool {
+	if g.waiter == nil || g.round <= now || g.ballot.live(now) == 0 {
+		return false
+	}
+	older := false
+	votes := make(map[string]int, len(g.claims))
+	for i := range g.claims {
+		c := &g.claims[i]
+		if g.ballot[i].state != refused {
+			continue
+		}
+		if c.rival != "" {
+			if votes[c.rival]++; votes[c.rival] >= g.ballot.quorum() {
+				return g.woken
+			}
+		}
+		older = older || c.rivalTicket != 0 && c.rivalTicket < g.waiter.ticket
+	}
+	return !older
+}
+
+// leaveLines takes the waiter of an attempt that is over, or of a held lock, out of the lines it still stands in.
+func (g *Guard) leaveLines() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.l.clock.now()
+	for i := range g.claims {
+		g.next(i, now)
+	}
+	g.settle(now)
 }
 
 // patience says when a wait is hopeless.
@@ -153,27 +322,26 @@ func (p *patience) after(l *Locker, g *Guard, err error) error {
 	return nil
 }
 
-// retryIn returns how long to wait for a push before asking again by timer: until so many of the refusing nodes are
-// free by themselves that a quorum is possible, and at most one poll.
-func (g *Guard) retryIn() time.Duration {
+// askIn returns when a waiter asks again if nobody wakes it: when so many of the nodes where it is first in line are
+// free by themselves that a quorum is possible, for a dead holder releases nothing; else to keep its place.
+func (g *Guard) askIn() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.l.clock.now()
-	poll := min(maxPoll, g.l.option.KeyValidity/4)
-	poll += g.l.jitter(poll / 4)
+	every := askEvery - g.l.jitter(askEvery/16)
 	var frees []time.Duration
-	missing := g.ballot.quorum()
-	for i, v := range g.ballot {
+	for i := range g.claims {
+		c := &g.claims[i]
 		switch {
-		case v.state == granted:
-			missing--
-		case g.claims[i].freeAt > now:
-			frees = append(frees, g.claims[i].freeAt+afterExpiry-now)
+		case g.ballot[i].state == granted:
+			frees = append(frees, 0)
+		case c.freeAt > now && (c.first || g.ballot[i].state == failed):
+			frees = append(frees, c.freeAt+afterExpiry-now)
 		}
 	}
 	slices.Sort(frees)
-	if missing >= 1 && missing <= len(frees) {
-		return min(poll, frees[missing-1])
+	if q := g.ballot.quorum(); len(frees) >= q && frees[q-1] > 0 {
+		return min(every, frees[q-1])
 	}
-	return poll
+	return every
 }

@@ -1,36 +1,64 @@
--- release gives a lease back. It is sent only after the guard has ended, so wherever the owner stands in a
--- displaced list it also says "this owner is dead": its entry is struck out, and the taker is pushed.
+-- release gives a lease back and wakes the first in line. It is sent only after the guard has ended, so wherever the
+-- owner stands in a displaced list it also says "this owner is dead": its entry is struck out, and the taker is pushed.
 --
--- KEYS 1 lock
--- ARGV 1 owner
--- Answer {1} the lock was ours and is gone  {0} it was not ours
-local owner = ARGV[1]
+-- KEYS 1 lock  2 queue  3 the waiter's wake key, if there is one
+-- ARGV 1 owner  2 wake key prefix  3 wake key ms  4 waiter, '' for none  5 its ticket, '' if it leaves the line
+-- Answer {1, woken} the lock was ours and is gone  {0, woken} it was not ours; woken is a waiter, '' for none
+local owner, wakes, me, ticket = ARGV[1], ARGV[2], ARGV[4], ARGV[5]
 local value = redis.call('GET', KEYS[1])
-if not value then return {0} end
+local head = value and string.match(value, '^[^;#]*')
+local ours = head == owner
 
-local head = string.match(value, '^[^;]*')
-if head ~= owner and not string.find(value, ';' .. owner .. '@', 1, true) then return {0} end
-
--- What is left of the list: owners that others displaced and that may still count on their claim.
-local t = redis.call('TIME')
-local now = t[1] * 1000000 + t[2]
-local list, last = '', 0
-for o, til in string.gmatch(value, ';(%w+)@(%d+)') do
-  til = tonumber(til)
-  if o ~= owner and til > now then
-    list = list .. ';' .. o .. '@' .. string.format('%.0f', til)
-    if til > last then last = til end
+if ours or value and string.find(value, ';' .. owner .. '@', 1, true) then
+  -- What is left of the list: owners that others displaced and that may still count on their claim.
+  local t = redis.call('TIME')
+  local now = t[1] * 1000000 + t[2]
+  local list, last = '', 0
+  for o, til in string.gmatch(value, ';(%w+)@(%d+)') do
+    til = tonumber(til)
+    if o ~= owner and til > now then
+      list = list .. ';' .. o .. '@' .. string.format('%.0f', til)
+      if til > last then last = til end
+    end
   end
-end
-
-if head == owner or head == '~' then
-  if last > 0 then -- a tombstone: the displaced are not to be overlapped by whoever comes next
+  if not ours and head ~= '~' then
+    redis.call('SET', KEYS[1], string.match(value, '^[^;]*') .. list, 'KEEPTTL')
+  elseif last > 0 then -- a tombstone: the displaced are not to be overlapped by whoever comes next
     redis.call('SET', KEYS[1], '~' .. list, 'PX', math.ceil((last - now) / 1000))
   else
     redis.call('DEL', KEYS[1])
+    value = false
   end
-else
-  redis.call('SET', KEYS[1], head .. list, 'KEEPTTL')
 end
-if head == owner then return {1} end
-return {0}
+
+if me ~= '' and ticket == '' then
+  redis.call('ZREM', KEYS[2], me)
+  redis.call('DEL', KEYS[3])
+end
+
+-- The lock is free: wake the first living waiter, and it alone. It stays in line until it is served.
+local woken = ''
+if not value then
+  for _ = 1, 1000 do
+    local first = redis.call('ZPOPMIN', KEYS[2])
+    if not first[1] then break end
+    if first[1] == me or redis.call('SETRANGE', wakes .. first[1], 0, '') > 0 then
+      redis.call('ZADD', KEYS[2], first[2], first[1])
+      redis.call('PEXPIRE', KEYS[2], 2 * ARGV[3])
+      if first[1] ~= me then
+        woken = first[1]
+        redis.call('SET', wakes .. woken, '1', 'PX', ARGV[3])
+      end
+      break
+    end
+  end
+end
+
+-- One who lets go to somebody before it stays in line here too. Its wake key is read last, which tracks it.
+if me ~= '' and ticket ~= '' then
+  redis.call('ZADD', KEYS[2], ticket, me)
+  redis.call('PEXPIRE', KEYS[2], 2 * ARGV[3])
+  redis.call('SET', KEYS[3], '0', 'PX', ARGV[3])
+  redis.call('GET', KEYS[3])
+end
+return {ours and 1 or 0, woken}

@@ -54,20 +54,33 @@ type Link struct {
 	client *Client
 	node   *Node
 	faults
-	jitter struct{ requests, replies *rand.Rand } // nil without Jitter
-	dials  int                                    // connections made, which also numbers them
-	conns  []*conn                                // alive, by number
-	dialed []*dial                                // dials under way
-	sent   map[string]int                         // commands executed for this link
+	number int            // of the node
+	jitter *rand.Rand     // for dials; nil without Jitter
+	dials  int            // connections made, which also numbers them
+	conns  []*conn        // alive, by number
+	dialed []*dial        // dials under way
+	sent   map[string]int // commands executed for this link
 }
 
 func newLink(client *Client, node *Node, i int) *Link {
-	l := &Link{client: client, node: node, sent: map[string]int{}}
-	if client.cluster.network.jitterHigh > 0 {
-		l.jitter.requests = client.cluster.source(1, uint64(client.index), uint64(i))
-		l.jitter.replies = client.cluster.source(2, uint64(client.index), uint64(i))
-	}
+	l := &Link{client: client, node: node, number: i, sent: map[string]int{}}
+	l.jitter = l.source(dialing, 0)
 	return l
+}
+
+// What a source of jitter is for. Each connection has its own for either direction: the end of one and the begin of the next are not ordered among themselves.
+const (
+	dialing = iota + 10
+	requesting
+	replying
+)
+
+// source returns what jitter is drawn from, or nil without Jitter.
+func (l *Link) source(purpose uint64, connection int) *rand.Rand {
+	if l.client.cluster.network.jitterHigh == 0 {
+		return nil
+	}
+	return l.client.cluster.source(purpose, uint64(l.client.index), uint64(l.number), uint64(connection))
 }
 
 // Option is the rueidis option that reaches the node over this link. Ring and buffers are small: a simulation has many clients.
@@ -173,21 +186,13 @@ func (l *Link) Commands() map[string]int {
 	return maps.Clone(l.sent)
 }
 
-// requestTime and replyTime are what the next message takes.
-func (l *Link) requestTime() time.Duration {
-	return draw(l.requestDelay) + draw(l.node.requestDelay) + l.jittered(l.jitter.requests)
+// requestTime and replyTime are what the next message takes; jitter is the source of its connection.
+func (l *Link) requestTime(jitter *rand.Rand) time.Duration {
+	return draw(l.requestDelay) + draw(l.node.requestDelay) + l.client.cluster.network.jittered(jitter)
 }
 
-func (l *Link) replyTime() time.Duration {
-	return draw(l.replyDelay) + draw(l.node.replyDelay) + l.jittered(l.jitter.replies)
-}
-
-func (l *Link) jittered(source *rand.Rand) time.Duration {
-	if source == nil {
-		return 0
-	}
-	n := l.client.cluster.network
-	return n.jitterLow + time.Duration(source.Int64N(int64(n.jitterHigh-n.jitterLow)+1))
+func (l *Link) replyTime(jitter *rand.Rand) time.Duration {
+	return draw(l.replyDelay) + draw(l.node.replyDelay) + l.client.cluster.network.jittered(jitter)
 }
 
 func (l *Link) requestsSilent() bool { return l.requestSilent || l.node.requestSilent }
@@ -245,6 +250,11 @@ func (l *Link) begin() *dial {
 	l.client.cluster.mu.Lock()
 	defer l.client.cluster.mu.Unlock()
 	d := &dial{done: make(chan struct{})}
+	if l.client.cluster.closed {
+		d.err = errClosed
+		close(d.done)
+		return d
+	}
 	l.dialed = append(l.dialed, d)
 	if l.requestsSilent() || l.repliesSilent() {
 		d.held = true
@@ -270,7 +280,7 @@ func (l *Link) forget(d *dial) {
 // send lets the handshake take its round trip.
 func (l *Link) send(d *dial) {
 	network := &l.client.cluster.network
-	took := l.requestTime() + l.replyTime()
+	took := l.requestTime(l.jitter) + l.replyTime(l.jitter)
 	if took == 0 {
 		l.establish(d)
 		return
@@ -284,8 +294,6 @@ func (l *Link) establish(d *dial) {
 	}
 	l.forget(d)
 	switch {
-	case l.client.cluster.closed:
-		d.err = errClosed
 	case l.node.refusing:
 		d.err = l.dialError(os.NewSyscallError("connect", syscall.ECONNREFUSED))
 	default:

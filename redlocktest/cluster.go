@@ -33,7 +33,8 @@ func Seed(seed uint64) ClusterOption {
 	return func(c *Cluster) { c.seed = seed }
 }
 
-// Jitter lets every message of every link take between low and high, drawn anew for each message. With low > 0 a run in a synctest bubble repeats exactly for an equal seed; see the package doc.
+// Jitter lets every message of every link take between low and high, drawn anew for each message, on top of other delays; no two messages of a connection arrive at one instant. With low > 0 a run
+// in a synctest bubble repeats exactly for an equal seed; see the package doc.
 func Jitter(low, high time.Duration) ClusterOption {
 	return func(c *Cluster) {
 		if low < 0 || high < low {

@@ -3,6 +3,7 @@ package redlocktest
 import (
 	"bytes"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -33,6 +34,7 @@ type conn struct {
 
 // lane is one direction of a connection. Nothing in it overtakes.
 type lane struct {
+	jitter   *rand.Rand
 	underWay int
 	last     time.Duration // when the last message under way arrives
 	held     []message     // kept by a silence
@@ -61,6 +63,8 @@ type inbound struct {
 func newConn(l *Link) *conn {
 	l.dials++
 	c := &conn{link: l, number: l.dials}
+	c.requests.jitter = l.source(requesting, c.number)
+	c.replies.jitter = l.source(replying, c.number)
 	c.in.changed = sync.NewCond(&c.in.mu)
 	c.session = l.node.server.Connect(c.reply)
 	l.conns = append(l.conns, c)
@@ -222,7 +226,16 @@ func (c *conn) request(m message) {
 		c.requests.held = append(c.requests.held, m)
 		return
 	}
-	c.ship(&c.requests, m, c.link.requestTime())
+	c.ship(&c.requests, m, c.requestTime(m))
+}
+
+// requestTime is 0 for the client's end, which waits only for what is before it: it comes from another goroutine than the next dial, and the hooks of the link must not be called in an order
+// that depends on which is first.
+func (c *conn) requestTime(m message) time.Duration {
+	if m.end != nil {
+		return 0
+	}
+	return c.link.requestTime(c.requests.jitter)
 }
 
 // reply puts a reply or a push on its way. b is valid during the call only.
@@ -232,7 +245,7 @@ func (c *conn) reply(b []byte) {
 	case c.link.repliesSilent() || len(c.replies.held) > 0:
 		c.replies.held = append(c.replies.held, message{bytes: bytes.Clone(b)})
 	default:
-		took := c.link.replyTime()
+		took := c.link.replyTime(c.replies.jitter)
 		if took > 0 || c.replies.underWay > 0 {
 			b = bytes.Clone(b)
 		}
@@ -246,7 +259,11 @@ func (c *conn) ship(l *lane, m message, took time.Duration) {
 		return
 	}
 	network := &c.link.client.cluster.network
-	l.last = max(l.last, network.now()+took)
+	last := l.last
+	if l.jitter != nil {
+		last++ // a reply and a push that one goroutine hands to two must not race
+	}
+	l.last = max(last, network.now()+took)
 	l.underWay++
 	r := rank{node: c.link.node.index, client: c.link.client.index, conn: c.number, reply: l == &c.replies}
 	network.at(l.last, r, func() {
@@ -326,7 +343,7 @@ func (c *conn) hangUpByServer(err error) {
 		c.replies.held = append(c.replies.held, m)
 		return
 	}
-	c.ship(&c.replies, m, c.link.replyTime())
+	c.ship(&c.replies, m, c.link.replyTime(c.replies.jitter))
 }
 
 // cut ends the connection at both ends at once; what was under way is lost. What has arrived at a frozen node is not under way.
@@ -352,14 +369,14 @@ func (c *conn) resume(losing bool) {
 		held := c.requests.held
 		c.requests.held = nil
 		for _, m := range held {
-			c.ship(&c.requests, m, c.link.requestTime())
+			c.ship(&c.requests, m, c.requestTime(m))
 		}
 	}
 	if replies {
 		held := c.replies.held
 		c.replies.held = nil
 		for _, m := range held {
-			c.ship(&c.replies, m, c.link.replyTime())
+			c.ship(&c.replies, m, c.link.replyTime(c.replies.jitter))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package redlocktest
 
 import (
+	"math/rand/v2"
 	"time"
 )
 
@@ -53,6 +54,13 @@ func (n *network) stop() {
 	if n.timer != nil {
 		n.timer.Stop()
 	}
+}
+
+func (n *network) jittered(source *rand.Rand) time.Duration {
+	if source == nil {
+		return 0
+	}
+	return n.jitterLow + time.Duration(source.Int64N(int64(n.jitterHigh-n.jitterLow)+1))
 }
 
 // now is the time since the cluster started, by the local monotonic clock.

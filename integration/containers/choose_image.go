@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
+	"syscall"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
@@ -15,8 +15,6 @@ import (
 // registryImage is what machines without a redis-server run.
 const registryImage = "redis:8"
 
-var imageMu sync.Mutex
-
 // chooseImage returns the image to run and makes sure that it exists, where that can
 // be done without a registry. An image it does not find is left to testcontainers,
 // which pulls it.
@@ -24,9 +22,12 @@ func chooseImage(ctx context.Context, engine client.APIClient) (string, error) {
 	if name := os.Getenv("REDLOCK_TEST_IMAGE"); name != "" {
 		return name, nil
 	}
-	imageMu.Lock() // parallel tests build once
-	defer imageMu.Unlock()
-	_, err := engine.ImageInspect(ctx, image.Name)
+	unlock, err := lockBuilds()
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	_, err = engine.ImageInspect(ctx, image.Name)
 	switch {
 	case err == nil:
 		return image.Name, nil
@@ -36,4 +37,19 @@ func chooseImage(ctx context.Context, engine client.APIClient) (string, error) {
 		return image.Name, image.Build(ctx, image.Name)
 	}
 	return registryImage, nil
+}
+
+// lockBuilds makes test processes, which go test runs side by side, build one after the
+// other: two at once would leave an image without a name. The lock is on the directory
+// for temporary files itself, so that no file stays behind for it.
+func lockBuilds() (unlock func() error, err error) {
+	dir, err := os.Open(os.TempDir())
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX); err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("locking %s: %w", dir.Name(), err)
+	}
+	return dir.Close, nil // closing unlocks
 }

@@ -73,6 +73,20 @@ func TestSentinelFailover(t *testing.T) {
 	}
 }
 
+// There and back again: the second failover has to wait until the old primary, which
+// went on as one, is a replica.
+func TestSentinelFailsBack(t *testing.T) {
+	t.Parallel()
+	s := engines.StartSentinel(t, 1)
+	client := dial(t, s.ClientOption())
+	require.Equal(t, s.Servers[1].Addr(), s.Failover(t))
+	require.Equal(t, s.Servers[0].Addr(), s.Failover(t))
+	require.Eventually(t, func() bool { return do(client, "SET", "key", "back") == nil }, patience, 20*time.Millisecond)
+	value, err := s.Servers[0].Do("GET", "key")
+	require.NoError(t, err)
+	require.Equal(t, "back", value)
+}
+
 // A dead primary needs nobody's word.
 func TestSentinelReplacesDeadPrimary(t *testing.T) {
 	t.Parallel()

@@ -77,7 +77,7 @@ func (s *Sentinel) Primary() (string, error) {
 
 // Failover makes the replica the primary and returns its address when every sentinel
 // names it and it takes writes. The old primary is not stopped: it goes on as a
-// primary, too, until the sentinels make it a replica, some seconds later. A failover
+// primary, too, until the sentinels make it a replica, about a second later. A failover
 // back waits for that.
 func (s *Sentinel) Failover(t testing.TB) string {
 	t.Helper()

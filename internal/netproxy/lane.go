@@ -18,11 +18,10 @@ type lane struct {
 	stopped chan struct{} // closed by stop
 	stop    func()
 
-	mu      sync.Mutex
-	fault   fault
-	queue   []chunk
-	queued  int       // bytes in queue
-	lastDue time.Time // of the chunk that came last
+	mu     sync.Mutex
+	fault  fault
+	queue  []chunk
+	queued int // bytes in queue
 }
 
 // chunk is a piece of data, or the end of what the sender has to say.
@@ -77,15 +76,11 @@ func (l *lane) push(c chunk) {
 	l.mu.Unlock()
 	c.due = time.Now()
 	if delay != nil {
-		c.due = c.due.Add(max(0, delay())) // calls out, hence outside the lock
+		c.due = c.due.Add(delay()) // calls out, hence outside the lock
 	}
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.due.Before(l.lastDue) {
-		c.due = l.lastDue
-	}
-	l.lastDue = c.due
 	l.queue = append(l.queue, c)
 	l.queued += len(c.data)
 	wake(l.changed)
@@ -150,7 +145,8 @@ func (l *lane) next() (chunk, bool) {
 }
 
 // take removes the chunk that is to leave at now. If there is none, wait says when to
-// look again, 0 for at the next change. Dropped data is removed on the way.
+// look again, 0 for at the next change. Dropped data is removed on the way. Only the
+// first chunk is ever looked at, so a late one holds up those behind it.
 func (l *lane) take(now time.Time) (c chunk, wait time.Duration, ready bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,8 +15,9 @@
 // The order of bytes in a direction never changes.
 //
 // A proxy accepts connections before it knows whether the node does. So a node that
-// refuses shows as a connection that is reset at once, and a client's dial succeeds
-// while everything is held; [Link.Refuse] is the fault that a dial itself sees.
+// refuses shows as a connection that is reset at once, now and then within the dial, and
+// a client's dial succeeds while everything is held; [Link.Refuse] is the fault that a
+// dial itself is sure to see.
 package netproxy
 
 import (

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlock-go/redlock/internal/redisproc"
@@ -120,50 +119,6 @@ func TestFreezeStopsTimeAndThawGoesOnFromThere(t *testing.T) {
 	n.Clock().Thaw()
 	require.Eventually(t, func() bool { return serverTime(t, n).After(frozenAt.Add(time.Minute)) }, longEnough, time.Millisecond)
 	require.Equal(t, gone, pttl(t, n, "lock"))
-}
-
-// A frozen clock that is set to and fro shows one of two times, to the microsecond. A
-// server that saw half of a change would show a third.
-func TestNoChangeIsSeenByHalves(t *testing.T) {
-	n := startWithClock(t)
-	client := redistest.Client(t, n)
-	n.Clock().Freeze()
-	here := serverTime(t, n)
-	there := here.Add(time.Hour)
-
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for d := time.Hour; ; d = -d {
-			select {
-			case <-stop:
-				return
-			default:
-				n.Clock().Step(d)
-			}
-		}
-	}()
-	seen := map[int64]int{}
-	for range 100 {
-		asked := make(rueidis.Commands, 200)
-		for i := range asked {
-			asked[i] = client.B().Time().Build()
-		}
-		for _, answer := range client.DoMulti(t.Context(), asked...) {
-			words, err := answer.AsStrSlice()
-			require.NoError(t, err)
-			s, err := strconv.ParseInt(words[0], 10, 64)
-			require.NoError(t, err)
-			us, err := strconv.ParseInt(words[1], 10, 64)
-			require.NoError(t, err)
-			seen[s*1e6+us]++
-		}
-	}
-	close(stop)
-	<-stopped
-	require.Len(t, seen, 2)
-	require.Contains(t, seen, here.UnixMicro())
-	require.Contains(t, seen, there.UnixMicro())
 }
 
 func TestClockOutlivesTheServer(t *testing.T) {

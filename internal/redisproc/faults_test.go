@@ -129,8 +129,9 @@ func TestArgsWinAndErrorsCarryTheLog(t *testing.T) {
 	require.ErrorAs(t, err, &reply)
 	require.Contains(t, string(reply), "NOAUTH", "a server that wants a password is ready")
 
-	n = redistest.Start(t, redisproc.Options{Args: []string{"--maxmemory", "3mb", "--user", "alice", "on", "nopass", "~a:*", "+get"}})
+	n = redistest.Start(t, redisproc.Options{AOF: true, Args: []string{"--maxmemory", "3mb", "--appendfsync", "no", "--user", "alice", "on", "nopass", "~a:*", "+get"}})
 	require.Equal(t, "maxmemory\n3145728", do(t, n, "CONFIG", "GET", "maxmemory"))
+	require.Equal(t, "appendfsync\nno", do(t, n, "CONFIG", "GET", "appendfsync"), "they win over the node's own")
 	require.Contains(t, do(t, n, "ACL", "LIST"), "user alice on nopass")
 
 	_, err = redisproc.Start(redisproc.Options{Args: []string{"--no-such-option", "1"}})

@@ -2,7 +2,6 @@ package redisproc
 
 import (
 	"errors"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"runtime"
@@ -66,5 +65,3 @@ func (n *Node) kill() error {
 	<-l.exited
 	return nil
 }
-
-func randomPort() int { return 20000 + rand.IntN(12768) }

@@ -8,19 +8,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redlock-go/redlock/internal/redisproc/clockshim"
-)
-
-// Bounds on waiting. They are generous because they end a test that would otherwise
-// hang, on machines that are busy with other tests; nothing usual comes near them.
-const (
-	readyTimeout = 20 * time.Second // start to first answer; 30 ms on an idle machine
-	stopTimeout  = 5 * time.Second  // SIGTERM to SIGKILL; Redis looks for SIGTERM every 100 ms
 )
 
 // ErrClosed is returned for what cannot be done to a closed node.
@@ -199,71 +190,12 @@ func (n *Node) env() ([]string, error) {
 	return n.clock.Environment(env)
 }
 
+const dumpName = "dump.rdb"
+
 func (n *Node) dataDir() string { return filepath.Join(n.dir, "data") }
 func (n *Node) logPath() string { return filepath.Join(n.dir, "log") }
 
 func (n *Node) log() []byte {
 	b, _ := os.ReadFile(n.logPath()) // no log yet, or none any more, is an empty log
 	return b
-}
-
-// awaitReady waits for any answer but LOADING. A server that wants a password, say,
-// answers NOAUTH and is ready.
-func (n *Node) awaitReady(l *life) error {
-	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
-	defer cancel()
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		_, err := n.do(ctx, "PING")
-		var reply ReplyError
-		if err == nil || errors.As(err, &reply) && !strings.HasPrefix(string(reply), "LOADING") {
-			return nil
-		}
-		select {
-		case <-l.exited:
-			return fmt.Errorf("redisproc: %s ended at once (%s)", n.server, l.state)
-		case <-ctx.Done():
-			return fmt.Errorf("redisproc: %s gave no answer at %s in %v: %w", n.server, n.addr, readyTimeout, err)
-		case <-time.After(pause):
-		}
-	}
-}
-
-// Names in a node's directory. The socket's is short because of maxSocketPath.
-const (
-	socketName = "s"
-	dumpName   = "dump.rdb"
-)
-
-// maxSocketPath is what fits into sockaddr_un with its final NUL: 108 bytes on Linux,
-// 104 on the BSDs and macOS, whose TMPDIR alone takes some 50.
-const maxSocketPath = 103
-
-func makeDir() (string, error) {
-	dir, err := os.MkdirTemp("", "rl")
-	if err == nil && len(filepath.Join(dir, socketName)) > maxSocketPath {
-		err = os.Remove(dir)
-		if err == nil {
-			dir, err = os.MkdirTemp("/tmp", "rl")
-		}
-	}
-	if err != nil {
-		return "", fmt.Errorf("redisproc: no directory for a node: %w", err)
-	}
-	return dir, nil
-}
-
-// freeAddr finds a port of 127.0.0.1 that nobody listens on. It looks below the range
-// from which systems take the ports of outgoing connections (32768 and up on Linux):
-// inside it a port can be taken while its node is down, and, worse, a client that keeps
-// dialing a dead node there can be given that very port and connect to itself.
-func freeAddr() (string, error) {
-	var err error
-	for range 100 {
-		var l net.Listener
-		l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(randomPort())))
-		if err == nil {
-			return l.Addr().String(), l.Close()
-		}
-	}
-	return "", fmt.Errorf("redisproc: no free port: %w", err)
 }

@@ -43,7 +43,7 @@ type Options struct {
 	AOF bool
 
 	// Clock gives the node a wall clock that [Node.Clock] controls. It needs a C
-	// compiler, or libfaketime, and costs the server about a tenth of its speed.
+	// compiler or libfaketime; the demo, for one, should run without.
 	Clock bool
 
 	// Args are passed to the server after the node's own and win over them:

@@ -77,6 +77,64 @@ func TestThawGoesOnAtTheOldRate(t *testing.T) {
 	require.Equal(t, c.slot.base, c.slot.shown)
 }
 
+// An hour at ten percent fast is six minutes ahead, and stays so when the rate changes.
+func TestChangeOfRateTakesNothingBack(t *testing.T) {
+	c := newClock(t)
+	hourAgo := time.Now().Add(-time.Hour).UnixNano()
+	c.slot = slot{base: hourAgo, shown: hourAgo}
+	c.Rate(100_000)
+	require.WithinDuration(t, time.Now(), shownBy(t, c), time.Second, "what passed before stays as it was")
+
+	c.slot = slot{base: hourAgo, shown: hourAgo, ppm: 100_000}
+	c.Rate(0)
+	require.WithinDuration(t, time.Now().Add(6*time.Minute), shownBy(t, c), time.Second)
+}
+
+// Two slots that both show the host's time, a hundred years apart: a process that took
+// the base of one and the time shown of the other would be off by as much.
+func TestNoSlotIsSeenByHalves(t *testing.T) {
+	const questions = 200_000
+	c := newClock(t)
+	file := filepath.Join(t.TempDir(), "questions")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("now\n", questions)), 0o600))
+	date, err := exec.LookPath("date")
+	require.NoError(t, err)
+	cmd := exec.Command(date, "-f", file, "+%s")
+	cmd.Env, err = c.Environment(os.Environ())
+	require.NoError(t, err)
+
+	stop, stopped := make(chan struct{}), make(chan error)
+	go func() {
+		for i := int64(0); ; i++ {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+			base := i % 2 * 100 * 365 * 24 * time.Hour.Nanoseconds()
+			if err := c.driver.put(slot{base: base, shown: base}); err != nil {
+				stopped <- err
+				return
+			}
+		}
+	}()
+	out, err := cmd.CombinedOutput()
+	close(stop)
+	require.NoError(t, <-stopped)
+	require.NoError(t, err, "%.200s", out)
+	answers := strings.Fields(string(out))
+	require.Len(t, answers, questions)
+	now := time.Now()
+	for _, answer := range answers {
+		s, err := strconv.ParseInt(answer, 10, 64)
+		require.NoError(t, err)
+		if d := now.Sub(time.Unix(s, 0)); d.Abs() > time.Hour {
+			t.Fatalf("a process was shown a time %v from ours", d)
+		}
+	}
+}
+
 func TestSlotNeitherOverflowsNorRoundsAway(t *testing.T) {
 	const year = int64(365 * 24 * time.Hour)
 	for _, s := range []struct{ passed, ppm int64 }{

@@ -193,7 +193,7 @@ func setCaching(x *Session, answer string) Value {
 
 func (x *Session) trackingInfo() Value {
 	t := x.tracking
-	flags := array()
+	flags := Value{kind: kindSet}
 	for _, f := range []struct {
 		on   bool
 		name string

@@ -36,6 +36,9 @@ func init() {
 	)
 }
 
+// usedMemory is what every server claims to use, in bytes: CONFIG SET maxmemory below it makes the memory full.
+const usedMemory = 1 << 20
+
 func configCommand(s *Server, a []string) Value {
 	switch strings.ToUpper(a[1]) {
 	case "GET":
@@ -55,6 +58,10 @@ func configCommand(s *Server, a []string) Value {
 				return errorReply("ERR Unknown option or number of arguments for CONFIG SET - '" + a[i] + "'")
 			}
 			s.config[strings.ToLower(a[i])] = strings.Clone(a[i+1])
+			if strings.EqualFold(a[i], "maxmemory") {
+				n, _ := parseInt(a[i+1])
+				s.FullMemory = n > 0 && n < usedMemory
+			}
 		}
 		return replyOK
 	case "RESETSTAT":
@@ -154,7 +161,7 @@ func (s *Server) infoText(sections []string) string {
 			set("connected_clients", strconv.Itoa(n))
 			set("tracking_clients", strconv.Itoa(tracking))
 		case "memory":
-			set("used_memory", "1048576")
+			set("used_memory", strconv.Itoa(usedMemory))
 			set("maxmemory", s.config["maxmemory"])
 			set("maxmemory_policy", s.field("maxmemory_policy"))
 		case "persistence":

@@ -89,7 +89,7 @@ func compile(body string) (*program, error) {
 	}
 	chunk, err := parse.Parse(strings.NewReader(source), "user_script")
 	if err != nil {
-		return nil, errors.New(strings.TrimSpace(err.Error()))
+		return nil, compileError(err, source)
 	}
 	rewriteConcat(chunk)
 	if p.proto, err = lua.Compile(chunk, "user_script"); err != nil {
@@ -100,6 +100,19 @@ func compile(body string) (*program, error) {
 	}
 	programs.byBody[strings.Clone(body)] = p
 	return p, nil
+}
+
+// compileError puts a syntax error as Lua does: "user_script:1: what near 'token'".
+func compileError(err error, source string) error {
+	var e *parse.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	line, near := e.Pos.Line, "'"+e.Token+"'"
+	if line == parse.EOF {
+		line, near = strings.Count(source, "\n")+1, "'<eof>'"
+	}
+	return fmt.Errorf("user_script:%d: %s near %s", line, strings.TrimSpace(e.Message), near)
 }
 
 // run runs one script on s and returns what it replies.
@@ -162,6 +175,9 @@ func scriptError(err error, sha string) Value {
 			line, _, _ = strings.Cut(rest, ":")
 		}
 	}
+	if _, at, ok := strings.Cut(api.StackTrace, "user_script:"); ok && line == "" {
+		line, _, _ = strings.Cut(at, ":")
+	}
 	return errorReply(fmt.Sprintf("%s script: %s, on @user_script:%s.", text, sha, line))
 }
 
@@ -169,7 +185,7 @@ func scriptError(err error, sha string) Value {
 func (in *Interpreter) redisCall(L *lua.LState, raise bool) int {
 	n := L.GetTop()
 	if n == 0 {
-		return in.fail(L, raise, "ERR Please specify at least one argument for this redis.call() call")
+		return in.fail(L, raise, "ERR Please specify at least one argument for this redis lib call")
 	}
 	args := in.args[:0]
 	for i := 1; i <= n; i++ {
@@ -226,7 +242,7 @@ func (in *Interpreter) toLua(v Value) lua.LValue {
 		return t
 	case kindError:
 		return in.errorTable(v.str)
-	case kindArray, kindMap, kindPairs:
+	case kindArray, kindMap, kindSet, kindPairs:
 		t := in.state.CreateTable(len(v.elems), 0)
 		for i, e := range v.elems {
 			t.RawSetInt(i+1, in.toLua(e))

@@ -26,6 +26,8 @@ func (in *Interpreter) library() {
 	}
 	g.RawSetString(textOf, L.NewFunction(luaText))
 	g.RawSetString("tostring", L.NewFunction(luaToString))
+	g.RawSetString("tonumber", L.NewFunction(luaToNumber(g.RawGetString("tonumber").(*lua.LFunction).GFunction)))
+	g.RawSetString("pcall", L.NewFunction(luaPcall(g.RawGetString("pcall").(*lua.LFunction).GFunction)))
 	g.RawSetString("loadstring", L.NewFunction(in.luaLoadString))
 
 	str := g.RawGetString("string").(*lua.LTable)
@@ -57,6 +59,13 @@ func luaText(L *lua.LState) int {
 		return 1
 	}
 	L.SetTop(1) // the argument itself; a call for an argument may have brought more, or none
+	switch v := L.Get(1); v.(type) {
+	case lua.LString:
+	default:
+		if L.GetMetaField(v, "__concat") == lua.LNil {
+			L.RaiseError("attempt to concatenate a %s value", v.Type())
+		}
+	}
 	return 1
 }
 
@@ -67,6 +76,37 @@ func luaToString(L *lua.LState) int {
 	}
 	L.Push(L.ToStringMeta(L.Get(1)))
 	return 1
+}
+
+// luaToNumber reads a text as C's strtod does: spaces around it, hexadecimal, exponents.
+func luaToNumber(other lua.LGFunction) lua.LGFunction {
+	return func(L *lua.LState) int {
+		text, ok := L.Get(1).(lua.LString)
+		if !ok || L.GetTop() > 1 && L.OptInt(2, 10) != 10 {
+			return other(L)
+		}
+		L.Push(lua.LNil)
+		if n, ok := parseNumber(string(text)); ok {
+			L.Push(lua.LNumber(n))
+		}
+		return 1
+	}
+}
+
+// luaPcall hands out the text of an error reply that redis.call raised, not the table: Redis keeps to what it did before 7.0.
+func luaPcall(pcall lua.LGFunction) lua.LGFunction {
+	return func(L *lua.LState) int {
+		n := pcall(L)
+		if n == 2 && L.Get(-2) == lua.LFalse {
+			if t, ok := L.Get(-1).(*lua.LTable); ok {
+				if msg, ok := t.RawGetString("err").(lua.LString); ok {
+					L.Pop(1)
+					L.Push(msg)
+				}
+			}
+		}
+		return n
+	}
 }
 
 // takingText lets a function of the string library take a number for its first argument, as text.
@@ -232,14 +272,11 @@ func (in *Interpreter) redisTable() *lua.LTable {
 	return t
 }
 
-// normalError is how Redis reads the text of an error: "-CODE message" has its own code, anything else is an ERR.
+// normalError is how redis.error_reply reads its text: the first word is the code, with or without '-'; a single word has none.
 func normalError(s string) string {
-	code, isCode := strings.CutPrefix(s, "-")
-	switch {
-	case !isCode:
+	s = strings.TrimPrefix(s, "-")
+	if !strings.Contains(s, " ") {
 		return "ERR " + s
-	case !strings.Contains(code, " "):
-		return "ERR " + code
 	}
-	return code
+	return s
 }

@@ -1,6 +1,7 @@
 package redissim
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -57,6 +58,29 @@ func notFinite(f float64) (string, bool) {
 		return "nan", true
 	}
 	return "", false
+}
+
+// parseNumber reads a number as Lua 5.1 does.
+func parseNumber(s string) (float64, bool) {
+	s = strings.Trim(s, " \t\n\v\f\r")
+	if strings.Contains(s, "_") { // Go's, not C's
+		return 0, false
+	}
+	if f, err := strconv.ParseFloat(s, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return f, true
+	}
+	hex, negative := strings.CutPrefix(s, "-")
+	if len(hex) < 3 || hex[0] != '0' || hex[1]|0x20 != 'x' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(hex[2:], 16, 64)
+	if err != nil {
+		return 0, false
+	}
+	if negative {
+		return -float64(n), true
+	}
+	return float64(n), true
 }
 
 // formatSpec is one conversion of string.format, as in "%-08.3f".

@@ -345,7 +345,15 @@ func (m *matcher) next(s int) (from, to int) {
 	whole := m.pat
 	m.pat = pat
 	defer func() { m.pat = whole }()
+	literal := pat != "" && !anchored && strings.IndexByte("^$*+?.([%-", pat[0]) < 0 && (len(pat) == 1 || strings.IndexByte("*?-", pat[1]) < 0)
 	for ; s <= len(m.src); s++ {
+		if literal { // nothing can begin elsewhere
+			ahead := strings.IndexByte(m.src[s:], pat[0])
+			if ahead < 0 {
+				break
+			}
+			s += ahead
+		}
 		m.level = 0
 		if e := m.match(s, 0); e >= 0 {
 			return s, e

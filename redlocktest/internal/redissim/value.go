@@ -17,6 +17,7 @@ const (
 	kindNull     kind = '_'
 	kindArray    kind = '*'
 	kindMap      kind = '%' // elems alternate key and value; a flat array in RESP2
+	kindSet      kind = '~' // an array in RESP2
 	kindDouble   kind = ',' // a bulk string in RESP2
 	kindVerbatim kind = '=' // a bulk string in RESP2
 	kindPairs    kind = 'P' // elems alternate member and score; RESP3 nests each pair, RESP2 is flat
@@ -71,7 +72,7 @@ func (v Value) Go() any {
 		return v.float
 	case kindError:
 		return ReplyError(v.str)
-	case kindArray, kindMap, kindPairs:
+	case kindArray, kindMap, kindSet, kindPairs:
 		list := make([]any, len(v.elems))
 		for i, e := range v.elems {
 			list[i] = e.Go()
@@ -123,6 +124,12 @@ func appendValue(b []byte, v Value, proto int) []byte {
 	case kindMap:
 		if proto == 3 {
 			b = appendHead(b, '%', int64(len(v.elems)/2))
+		} else {
+			b = appendHead(b, '*', int64(len(v.elems)))
+		}
+	case kindSet:
+		if proto == 3 {
+			b = appendHead(b, '~', int64(len(v.elems)))
 		} else {
 			b = appendHead(b, '*', int64(len(v.elems)))
 		}
