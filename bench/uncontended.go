@@ -45,6 +45,7 @@ func (u Uncontended) Run() ([]Sample, error) {
 		}
 	}
 	if u.Silent {
+		time.Sleep(50 * time.Millisecond) // stragglers of the warm-up get home
 		if err := nodes.Silence(); err != nil {
 			return nil, err
 		}

@@ -78,6 +78,7 @@ func history(seed uint64) (lines []string) {
 			for range 40 {
 				time.Sleep(time.Duration(draw.Int64N(int64(20 * ms))))
 				node, l := cluster.Node(draw.IntN(3)), cluster.Client("b").Link(draw.IntN(3))
+				note("fault", node.RunID())
 				switch draw.IntN(6) {
 				case 0:
 					node.CrashEmpty()
@@ -94,7 +95,6 @@ func history(seed uint64) (lines []string) {
 					time.Sleep(5 * ms)
 					node.Thaw()
 				}
-				note("fault", node.RunID())
 			}
 			for _, l := range cluster.Client("b").Links() {
 				l.Heal()

@@ -58,6 +58,7 @@ func init() {
 			s.changed(a[1])
 			return integer(int64(len(e.str)))
 		}},
+		command{"SETRANGE", 4, writes | denyOOM, 1, 1, 1, setRange},
 		command{"INCR", 2, writes | denyOOM, 1, 1, 1, func(s *Server, a []string) Value { return s.incr(a[1], 1) }},
 		command{"DECR", 2, writes | denyOOM, 1, 1, 1, func(s *Server, a []string) Value { return s.incr(a[1], -1) }},
 		command{"INCRBY", 3, writes | denyOOM, 1, 1, 1, func(s *Server, a []string) Value {
@@ -233,4 +234,40 @@ func (s *Server) incr(key string, by int64) Value {
 	e.str = strconv.FormatInt(n, 10)
 	s.changed(key)
 	return integer(n)
+}
+
+// setRange overwrites part of a string. With nothing to write it changes nothing, makes no key, and tells the length.
+func setRange(s *Server, a []string) Value {
+	at, ok := parseInt(a[2])
+	if !ok {
+		return errNotInteger
+	}
+	if at < 0 {
+		return errorReply("ERR offset is out of range")
+	}
+	e, bad := s.typed(a[1], "string")
+	if bad {
+		return errWrongType
+	}
+	have := ""
+	if e != nil {
+		have = e.str
+	}
+	if a[3] == "" {
+		return integer(int64(len(have)))
+	}
+	end := int(at) + len(a[3])
+	if end > 512<<20 {
+		return errorReply("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
+	}
+	b := make([]byte, max(end, len(have)))
+	copy(b, have)
+	copy(b[at:], a[3])
+	if e == nil {
+		e = &entry{typ: "string"}
+		s.put(a[1], e)
+	}
+	e.str = string(b)
+	s.changed(a[1])
+	return integer(int64(len(b)))
 }
