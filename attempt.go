@@ -36,9 +36,9 @@ func (l *Locker) newGuard(ctx context.Context, name string, h hold) *Guard {
 	n := len(l.nodes)
 	g := &Guard{
 		l: l, name: name,
-		key:      l.option.KeyPrefix + ":{" + name + "}",
+		key:      lockKey(l.option.KeyPrefix, name),
 		fenceKey: fenceKey(l.option.KeyPrefix, name),
-		queueKey: l.option.KeyPrefix + ":queue:{" + name + "}",
+		queueKey: queueKey(l.option.KeyPrefix, name),
 		owner:    crand.Text(),
 		takeover: h.takeover,
 		ballot:   make(ballot, n),
@@ -57,6 +57,12 @@ func (l *Locker) newGuard(ctx context.Context, name string, h hold) *Guard {
 	g.ctx.Context, g.cancel = context.WithCancelCause(ctx)
 	return g
 }
+
+// lockKey returns the key of a lock. No other key of ours has a brace right behind the prefix.
+func lockKey(prefix, name string) string { return prefix + ":{" + name + "}" }
+
+// queueKey returns the key of the line of those who wait for a lock.
+func queueKey(prefix, name string) string { return prefix + ":queue:{" + name + "}" }
 
 // pace returns the time to a guard's next renewal: a tenth of jitter keeps guards from marching in step.
 func (l *Locker) pace() time.Duration {
@@ -138,9 +144,12 @@ func (g *Guard) roundOver() time.Duration {
 	switch g.phase {
 	case asking:
 		for i := range g.ballot {
-			if g.ballot[i].state == pending {
-				g.ballot[i].state = failed
-				g.claims[i].err = fmt.Errorf("%w: nothing within %v", ErrNodeTimeout, g.l.option.NodeTimeout)
+			if g.ballot[i].state != pending {
+				continue
+			}
+			g.ballot[i].state = failed
+			if c := &g.claims[i]; !c.stale {
+				c.err = fmt.Errorf("%w: nothing within %v", ErrNodeTimeout, g.l.option.NodeTimeout)
 			}
 		}
 	case raising, confirming:

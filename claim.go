@@ -16,6 +16,7 @@ type claim struct {
 	busy        bool          // it is; the next waits for its return, or the two could arrive the other way round
 	look        bool          // ask again at once: a push said that the answer on its way, or the vote, is in doubt
 	late        bool          // the last answer was "arrived too late"; that is asked again once
+	stale       bool          // its marker was not the one last read
 	undo        bool          // what was won back does not count: give it back
 	pushes      int           // pushes since the last regular renewal
 	nextAt      time.Duration // when to ask again
@@ -193,6 +194,10 @@ func (g *Guard) applyAcquire(i int, a answer, now time.Duration) {
 		c.rivalTicket, _ = strconv.ParseUint(ticket, 10, 64)
 		g.settleOwed(c, now)
 		g.askAgain(i)
+	case a.code == codeOtherMarker && g.phase == asking:
+		c.stale = true // the keeper reads it again, and then the node is asked again
+		c.err = refusal(a.code, 0)
+		g.settleOwed(c, now)
 	case a.code == codeLate && !c.late && g.phase == asking:
 		c.late, c.look = true, true // the node's clock was not where it was taken to be; now it is known
 	default:
@@ -320,8 +325,8 @@ func (g *Guard) lookAgain(i int) {
 		if c.ghost > now && c.err == nil {
 			c.nextAt = c.ghost
 		}
-	case g.phase != asking || c.busy:
-		c.look = true
+	case g.phase != asking || c.busy || c.stale:
+		c.look, c.stale = true, false
 	}
 	g.moved(i, now)
 }

@@ -14,6 +14,7 @@ import (
 // Reading the suspend-proof clock costs a system call (226 ns measured), so it is read only when they part.
 // Nothing inside the machine sees that a hypervisor stopped it: that is for the fencing token.
 type clock struct {
+	read   func() time.Time // time.Now, but for a simulated host that is stopped
 	base   time.Time
 	asleep atomic.Int64 // time spent in suspend since base
 	parted atomic.Int64 // by how much wall and monotonic clock had parted when last looked at
@@ -29,12 +30,12 @@ type clock struct {
 const partedBy = 5 * time.Millisecond
 
 func newClock() *clock {
-	return &clock{base: time.Now(), suspend: newSuspendClock()}
+	return &clock{read: time.Now, base: time.Now(), suspend: newSuspendClock()}
 }
 
 // now returns the time since the Unix epoch as it was when the clock was made, advanced by true elapsed time.
 func (c *clock) now() time.Duration {
-	t := time.Now()
+	t := c.read()
 	awake := t.Sub(c.base)
 	parted := time.Duration(t.UnixNano()-c.base.UnixNano()) - awake
 	if d := parted - time.Duration(c.parted.Load()); d > partedBy || d < -partedBy {
@@ -56,5 +57,5 @@ func (c *clock) look(awake, parted time.Duration) {
 // date returns the wall-clock time of a local instant, with Go's monotonic reading, so that it compares well
 // with time.Now.
 func (c *clock) date(at time.Duration) time.Time {
-	return time.Now().Add(at - c.now())
+	return c.read().Add(at - c.now())
 }

@@ -156,5 +156,6 @@ func permanent(err error) bool {
 			return true
 		}
 	}
-	return false
+	// What a script may not call is NOPERM too, but Redis 7.0 says so in words alone.
+	return strings.Contains(re.Error(), "user executing the script can't")
 }

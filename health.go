@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -205,7 +204,7 @@ func (l *Locker) adoption(n *node, s seen, others []marker, clockErr error) (*ch
 		return nil, clockErr
 	}
 	if set == "" {
-		set = rand.Text()
+		set = l.newSet
 	}
 	c := &change{
 		marker: marker{longest: longest, nodes: len(l.nodes), set: set, first: brandNew, quarantined: l.quarantine > 0, floor: s.marker.floor},

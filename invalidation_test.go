@@ -62,7 +62,7 @@ func TestOtherKeysCanBeTakenForNoLock(t *testing.T) {
 
 func FuzzPushedKey(f *testing.F) {
 	for _, key := range []string{"", "redlock", "redlock:{", "redlock:{}", "redlock:{a}", "redlock:9:a", "redlock:marker", "\x00\xff\n", "redlock:{\x80}"} {
-		f.Add(key, key)
+		f.Add(key, strings.TrimSuffix(strings.TrimPrefix(key, "redlock:{"), "}"))
 	}
 	f.Fuzz(func(t *testing.T, key, name string) {
 		l := idleLocker(t, "redlock")
@@ -76,27 +76,20 @@ func FuzzPushedKey(f *testing.F) {
 		if name == "" {
 			return
 		}
-		got, ok := l.nameOf("redlock:{" + name + "}")
-		require.True(t, ok)
+		got, isLock := l.nameOf("redlock:{" + name + "}")
+		require.True(t, isLock)
 		require.Equal(t, name, got)
 
-		w, err := l.lineUp(name)
-		require.NoError(t, err)
-		defer l.stepAside(name, w)
-		select {
-		case <-w.turn:
-		default:
-		}
+		g := l.newGuard(t.Context(), name, hold{})
+		require.NoError(t, l.enter(g))
 		l.keyPushed(l.nodes[1], key)
-		require.Equal(t, ok && pushed == name, len(w.turn) == 1, "the waiter is woken by its own key and by no other")
+		require.Equal(t, ok && pushed == name, g.claims[1].pushes == 1, "the guard is told of its own key and of no other")
+		require.Zero(t, g.claims[0].pushes, "of another node")
 	})
 }
 
 func TestPushOfNothingSaysThatTheNodeWasFlushed(t *testing.T) {
 	l := idleLocker(t, "redlock")
-	w, err := l.lineUp("a")
-	require.NoError(t, err)
 	l.invalidated(l.nodes[0], nil)
-	require.Len(t, w.turn, 1, "every waiter may have become the first to ask")
 	require.Len(t, l.nodes[0].recheck, 1, "the keeper looks at the marker")
 }

@@ -144,8 +144,8 @@ func TestPeer05PermanentErrorsSurfaceFromAWait(t *testing.T) {
 		{"the key is a list", [][]string{{"LPUSH", lockKey("a"), "x"}}, "WRONGTYPE"},
 		{"scripts are forbidden", [][]string{{"ACL", "SETUSER", "default", "-evalsha", "-eval"}}, "NOPERM"},
 		{"the lock key is forbidden", [][]string{{"ACL", "SETUSER", "default", "resetkeys", "~redlock:marker"}}, "NOPERM"},
-		{"the fence key is forbidden", [][]string{{"ACL", "SETUSER", "default", "resetkeys", "~redlock:marker", "~redlock:{*"}}, "permi"},
-		{"a command inside the script is forbidden", [][]string{{"ACL", "SETUSER", "default", "-set"}}, "permi"},
+		{"the fence key is forbidden", [][]string{{"ACL", "SETUSER", "default", "resetkeys", "~redlock:marker", "~redlock:{*"}}, "user executing the script"},
+		{"a command inside the script is forbidden", [][]string{{"ACL", "SETUSER", "default", "-set"}}, "user executing the script"},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
 			t.Parallel()
@@ -161,7 +161,6 @@ func TestPeer05PermanentErrorsSurfaceFromAWait(t *testing.T) {
 			require.NotErrorIs(t, err, context.DeadlineExceeded)
 			require.ErrorContains(t, err, row.says)
 			require.ErrorContains(t, err, nodes[1].Addr())
-			doAll(t, nodes[1:], "DEL", lockKey("a"))
 		})
 	}
 }
@@ -499,8 +498,7 @@ func TestPeer19StragglersOrphanNoKey(t *testing.T) {
 	doAll(t, nodes[:2], "SET", lockKey("lost"), "foreign", "PX", "60000")
 	_, err := l.TryAcquire(t.Context(), "lost") // refused by two, the third's yes comes later
 	require.ErrorIs(t, err, redlock.ErrNotLocked)
-	time.Sleep(900 * time.Millisecond)
-	require.Empty(t, keysOf(t, nodes[2]))
+	requireNoKeys(t, nodes[2:], 5*time.Second) // half a lease
 }
 
 func TestPeer20LostLockIsNeverRevived(t *testing.T) {
@@ -629,8 +627,8 @@ func TestPeer24OwnerWithASharedPrefixIsSomebodyElse(t *testing.T) {
 	nodes := startNodes(t, 3)
 	l := newLocker(t, redistest.Options(nodes), validity(3*time.Second))
 	g := acquire(t, l, "a")
-	owner := do(t, nodes[0], "GET", lockKey("a"))
-	require.Len(t, owner, 26)
+	owner := do(t, nodes[0], "GET", lockKey("a")) // begins with it
+	require.GreaterOrEqual(t, len(owner), 26)
 	doAll(t, nodes, "SET", lockKey("a"), owner[:8], "PX", "60000") // "worker-1" for "worker-12"
 	require.ErrorIs(t, requireDone(t, g, soon), redlock.ErrTakenOver)
 	_, err := l.TryAcquire(t.Context(), "a")

@@ -1,4 +1,3 @@
-// Package redlock is a distributed lock over N independent Redis nodes.
 package redlock
 
 import (
@@ -26,6 +25,7 @@ type Locker struct {
 	log         *slog.Logger
 	quarantine  time.Duration // how long a node that lost its memory grants nothing; 0 is off
 	markerKey   string
+	newSet      string // id for a set of nodes that has none yet
 	wakePrefix  string
 	leaseMillis string
 	boundMicros string
@@ -88,6 +88,7 @@ func newLocker(option LockerOption) *Locker {
 		log:         option.Logger,
 		quarantine:  max(0, option.RestartQuarantine),
 		markerKey:   option.KeyPrefix + ":marker",
+		newSet:      crand.Text(),
 		wakePrefix:  option.KeyPrefix + ":wake:",
 		leaseMillis: strconv.FormatInt(option.KeyValidity.Milliseconds(), 10),
 		boundMicros: strconv.FormatInt(option.ClockBound.Microseconds(), 10),

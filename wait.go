@@ -32,12 +32,15 @@ type waiter struct {
 }
 
 const (
-	// askEvery is how often a waiter asks again when nothing tells it to. It keeps its place in line alive, and
-	// bounds what a lost push costs.
+	// askEvery is how often a waiter asks again when nothing tells it to. It keeps its place in line alive, and a
+	// lost push costs no more than this.
 	askEvery = 950 * time.Millisecond
-	// wakeFor is how long a waiter that does not ask keeps its place: two askings, so dead ones are skipped in 2 s.
-	wakeFor    = 2 * time.Second
-	wakeMillis = "2000"
+	// askBehind is how often it asks where the lock is free and somebody is before it in line: they take it within
+	// a round trip, or they are dead.
+	askBehind = 150 * time.Millisecond
+	// wakeMillis is how long a waiter that does not ask keeps its place, in milliseconds: long enough for one lost
+	// question, and with askBehind dead waiters are skipped within 2 s.
+	wakeMillis = "1800"
 	// afterExpiry is how long after a lease's end it is surely gone: Redis counts whole milliseconds.
 	afterExpiry = 2 * time.Millisecond
 )
@@ -65,7 +68,7 @@ func (l *Locker) wait(ctx context.Context, name string, h hold) (*Guard, error) 
 			continue
 		}
 		g := l.newGuard(ctx, name, h)
-		g.waiter, g.woken = w, w.begin(g)
+		w.begin(g)
 		if err := l.enter(g); err != nil {
 			return nil, err
 		}
@@ -147,12 +150,12 @@ func (w *waiter) tell() {
 	}
 }
 
-// begin notes the waiter's next attempt, and reports whether it was woken to it.
-func (w *waiter) begin(g *Guard) (woken bool) {
+// begin makes g the waiter's next attempt.
+func (w *waiter) begin(g *Guard) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	woken, w.attempt, w.woken = w.woken, g, false
-	return woken
+	g.waiter, g.woken = w, w.woken
+	w.attempt, w.woken = g, false
 }
 
 // stop notes that the waiter waits no longer: what is sent from now on takes it out of line.
@@ -328,10 +331,13 @@ func (g *Guard) askIn() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.l.clock.now()
-	every := askEvery - g.l.jitter(askEvery/16)
+	every := askEvery
 	var frees []time.Duration
 	for i := range g.claims {
 		c := &g.claims[i]
+		if held := (*HeldError)(nil); errors.As(c.err, &held) && held.Waiting {
+			every = askBehind
+		}
 		switch {
 		case g.ballot[i].state == granted:
 			frees = append(frees, 0)
@@ -339,6 +345,7 @@ func (g *Guard) askIn() time.Duration {
 			frees = append(frees, c.freeAt+afterExpiry-now)
 		}
 	}
+	every -= g.l.jitter(every / 16)
 	slices.Sort(frees)
 	if q := g.ballot.quorum(); len(frees) >= q && frees[q-1] > 0 {
 		return min(every, frees[q-1])

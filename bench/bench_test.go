@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,11 +19,11 @@ func BenchmarkAcquireRelease(b *testing.B) {
 		require.NoError(b, err)
 		b.Cleanup(nodes.Close)
 		for _, callers := range []int{1, 16, 64} {
-			for _, p := range []Peer{Redlock, BareQuorum, BareAll, Redsync, Rueidislock} {
+			for _, p := range []Peer{Redlock, BareQuorum, BareAll, BareFenced, Redsync, Rueidislock} {
 				if p.OneServer && n > 1 {
 					continue
 				}
-				b.Run(fmt.Sprintf("nodes=%d/callers=%d/peer=%s", n, callers, p.Name), func(b *testing.B) {
+				b.Run(fmt.Sprintf("nodes=%d/callers=%d/peer=%s", n, callers, strings.ReplaceAll(p.Name, ", ", "-")), func(b *testing.B) {
 					c, err := p.New(nodes.Options(nil))
 					require.NoError(b, err)
 					defer c.Close()

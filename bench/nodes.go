@@ -57,7 +57,8 @@ func (n *Nodes) SlowDown(oneWay time.Duration) error {
 }
 
 // Options is how rueidis reaches the nodes. A meter, if there is one, counts the
-// requests that leave.
+// requests that leave. A write or read of rueidis' own is given up after 2 s, not 10, or a
+// silent node would hold the benchmark up for so long.
 func (n *Nodes) Options(m *Meter) []rueidis.ClientOption {
 	options := make([]rueidis.ClientOption, len(n.servers))
 	for i, s := range n.servers {
@@ -70,7 +71,8 @@ func (n *Nodes) Options(m *Meter) []rueidis.ClientOption {
 			}
 		}
 		options[i] = rueidis.ClientOption{
-			InitAddress: []string{address},
+			InitAddress:      []string{address},
+			ConnWriteTimeout: 2 * time.Second,
 			DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 				conn, err := dial(ctx)
 				if err == nil && m != nil {

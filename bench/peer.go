@@ -46,8 +46,9 @@ type Client interface {
 // itself.
 var (
 	Redlock       = Peer{Name: "redlock", New: newRedlock}
-	BareQuorum    = Peer{Name: "bare fan-out, quorum", New: newBare(false)}
-	BareAll       = Peer{Name: "bare fan-out, all", New: newBare(true)}
+	BareQuorum    = Peer{Name: "bare fan-out, quorum", New: newBare(bareAcquire, false)}
+	BareAll       = Peer{Name: "bare fan-out, all", New: newBare(bareAcquire, true)}
+	BareFenced    = Peer{Name: "bare fan-out, quorum, INCR", New: newBare(bareFenced, false)}
 	Redsync       = Peer{Name: "redsync", New: newRedsync()}
 	RedsyncFast   = Peer{Name: "redsync, WithFailFast", New: newRedsync(redsync.WithFailFast(true))}
 	RedsyncEager  = Peer{Name: "redsync, delay 1–5 ms", New: newRedsync(redsync.WithRetryDelayFunc(eagerly))}
@@ -102,10 +103,18 @@ type bareClient struct {
 
 const (
 	bareAcquire = `return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])`
+	// bareFenced does what fencing and pushes need at least: a counter, the node's clock
+	// and a last read. As it stands it hands out tokens twice.
+	bareFenced = `
+local now = redis.call('TIME')
+local token = redis.call('INCR', 'fence:' .. KEYS[1])
+local granted = redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
+redis.call('GET', KEYS[1])
+return granted and {token, now[1], now[2]}`
 	bareRelease = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
 )
 
-func newBare(waitForAll bool) func([]rueidis.ClientOption) (Client, error) {
+func newBare(script string, waitForAll bool) func([]rueidis.ClientOption) (Client, error) {
 	return func(nodes []rueidis.ClientOption) (Client, error) {
 		c := &bareClient{need: len(nodes)/2 + 1}
 		if waitForAll {
@@ -120,7 +129,7 @@ func newBare(waitForAll bool) func([]rueidis.ClientOption) (Client, error) {
 				return nil, err
 			}
 			c.nodes = append(c.nodes, node)
-			c.acquire, err = node.Do(ctx, node.B().ScriptLoad().Script(bareAcquire).Build()).ToString()
+			c.acquire, err = node.Do(ctx, node.B().ScriptLoad().Script(script).Build()).ToString()
 			if err == nil {
 				c.release, err = node.Do(ctx, node.B().ScriptLoad().Script(bareRelease).Build()).ToString()
 			}

@@ -47,7 +47,7 @@ if not value then
       redis.call('PEXPIRE', KEYS[2], 2 * ARGV[3])
       if first[1] ~= me then
         woken = first[1]
-        redis.call('SET', wakes .. woken, '1', 'PX', ARGV[3])
+        redis.call('SET', wakes .. woken, '1', 'KEEPTTL') -- being woken is no sign of life
       end
       break
     end

@@ -104,6 +104,13 @@ func TestSilenceHealed(t *testing.T) {
 		require.Equal(t, 1, cluster.Client("a").Link(0).Dials(), "the connection lives on")
 
 		node.Delay(0, 0)
+		node.SilenceRequests()
+		require.Equal(t, deadlineExceeded, a.within(50*ms, "SET", "k", "later"))
+		value, _ = node.Get("k")
+		require.Equal(t, "unknown", value)
+		node.Heal()
+		a.want(t, "later", "GET", "k")
+
 		node.Silence()
 		cluster.Client("a").Link(0).SilenceRequests()
 		reply = a.later("PING")
@@ -195,7 +202,14 @@ func TestRefuseAndCut(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Empty(t, node.Keys(), "what was under way is lost")
 
+		l.Delay(0, 0)
+		a.want(t, "PONG", "PING")
+		node.Cut()
+		require.Zero(t, l.Connections()+cluster.Client("b").Link(0).Connections(), "everybody's cut")
+
+		synctest.Wait()
 		node.Stop()
+		synctest.Wait()
 		require.Zero(t, l.Connections())
 		require.Contains(t, a.do("PING"), "connection refused")
 		node.Accept()

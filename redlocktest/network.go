@@ -1,6 +1,7 @@
 package redlocktest
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -10,9 +11,10 @@ import (
 type network struct {
 	cluster               *Cluster
 	epoch                 time.Time
-	events                []*event // heap
-	timer                 *time.Timer
-	armed                 time.Duration // when the timer fires, since the epoch; -1: it does not
+	events                []*event      // heap
+	due                   time.Duration // when run looks again by itself; never: it does not
+	wake                  chan struct{} // makes it look earlier
+	stopped               chan struct{}
 	seq                   uint64
 	jitterLow, jitterHigh time.Duration
 }
@@ -43,17 +45,55 @@ func (r rank) before(o rank) bool {
 	return !r.reply && o.reply
 }
 
+// never is later than everything.
+const never = time.Duration(math.MaxInt64)
+
 func (n *network) start(c *Cluster) {
 	n.cluster = c
 	n.epoch = time.Now()
-	n.armed = -1
+	n.due = never
+	n.wake = make(chan struct{}, 1)
+	n.stopped = make(chan struct{})
+	go n.run()
 }
 
 func (n *network) stop() {
 	n.events = nil
-	if n.timer != nil {
-		n.timer.Stop()
+	close(n.stopped)
+}
+
+// run is the goroutine that delivers; it ends with stop. A goroutine for each event, as of time.AfterFunc, would grow its stack for Lua each time anew.
+func (n *network) run() {
+	timer := time.NewTimer(never)
+	timer.Stop()
+	defer timer.Stop()
+	for {
+		select {
+		case <-n.stopped:
+			return
+		case <-n.wake:
+		case <-timer.C:
+		}
+		if wait := n.deliver(); wait != never {
+			timer.Reset(wait) // a timer that stood on never would let a bubble's clock leap there, where it should report a deadlock
+		}
 	}
+}
+
+// deliver does what is due and returns how long to wait for the next.
+func (n *network) deliver() time.Duration {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	for len(n.events) > 0 && n.events[0].at <= n.now() {
+		n.due = n.events[0].at // so that what is done now wakes nobody
+		n.pop().do()
+	}
+	if len(n.events) == 0 {
+		n.due = never
+		return never
+	}
+	n.due = n.events[0].at
+	return n.due - n.now()
 }
 
 func (n *network) jittered(source *rand.Rand) time.Duration {
@@ -70,32 +110,14 @@ func (n *network) now() time.Duration { return time.Since(n.epoch) }
 func (n *network) at(when time.Duration, r rank, do func()) {
 	n.seq++
 	n.push(&event{at: when, rank: r, seq: n.seq, do: do})
-	n.arm()
-}
-
-// arm sets the timer to the first event.
-func (n *network) arm() {
-	if len(n.events) == 0 || n.armed == n.events[0].at {
+	if when >= n.due {
 		return
 	}
-	n.armed = n.events[0].at
-	wait := max(n.armed-n.now(), 0)
-	if n.timer == nil {
-		n.timer = time.AfterFunc(wait, n.deliver)
-		return
+	n.due = when
+	select {
+	case n.wake <- struct{}{}:
+	default: // it is on its way
 	}
-	n.timer.Reset(wait)
-}
-
-// deliver runs on the timer's goroutine.
-func (n *network) deliver() {
-	n.cluster.mu.Lock()
-	defer n.cluster.mu.Unlock()
-	n.armed = -1
-	for !n.cluster.closed && len(n.events) > 0 && n.events[0].at <= n.now() {
-		n.pop().do()
-	}
-	n.arm()
 }
 
 func (n *network) less(i, j int) bool {

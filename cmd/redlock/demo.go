@@ -46,7 +46,7 @@ func demo(ctx context.Context, out io.Writer, embedded bool) (err error) {
 
 	for _, w := range []*worker{a, b} {
 		if err := s.await(ctx, func() bool { return s.reachesAll(ctx, w) }); err != nil {
-			return fmt.Errorf("%s does not find all nodes: %w", w.name, err)
+			return fmt.Errorf("worker %s does not find all nodes: %w", w.name, err)
 		}
 	}
 	for _, chapter := range []func(context.Context, *worker, *worker) error{
@@ -85,13 +85,13 @@ func (s *show) worker(name string) (*worker, error) {
 // contend: one holds, the other is refused, waits, and is served.
 func (s *show) contend(ctx context.Context, a, b *worker) error {
 	s.chapter("Contention: one holder at a time, and the fencing token only grows")
-	if err := s.acquired(a, a.locker.TryAcquire, ctx); err != nil {
+	if err := s.acquired(ctx, a, a.locker.TryAcquire); err != nil {
 		return err
 	}
 	asked := time.Now()
 	_, err := b.locker.TryAcquire(ctx, lockName)
 	if !errors.Is(err, redlock.ErrNotLocked) {
-		return fmt.Errorf("B was not refused: %w", err)
+		return fmt.Errorf("worker B was not refused: %w", err)
 	}
 	s.say("B", "TryAcquire: refused after %v", short(time.Since(asked)))
 	s.explain(err)
@@ -135,7 +135,7 @@ func (s *show) extend(ctx context.Context, _, b *worker) error {
 	moved := b.guard.ValidUntil().Sub(until)
 	s.say("B", "has been extended: its end moved on by %v", short(moved))
 	if moved <= 0 {
-		return errors.New("B was not extended")
+		return errors.New("worker B was not extended")
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (s *show) killMinority(ctx context.Context, a, b *worker) error {
 		return err
 	}
 	if err := s.await(ctx, func() bool { return s.reachesAll(ctx, a) }); err != nil {
-		return fmt.Errorf("A does not find all nodes again: %w", err)
+		return fmt.Errorf("worker A does not find all nodes again: %w", err)
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (s *show) takeOver(ctx context.Context, a, b *worker) error {
 	loss := s.watch(b, start)
 	guard, err := a.locker.ForceAcquire(ctx, lockName)
 	if err != nil {
-		return fmt.Errorf("A could not take over: %w", err)
+		return fmt.Errorf("worker A could not take over: %w", err)
 	}
 	took := time.Since(start)
 	ended := <-loss
@@ -193,7 +193,7 @@ func (s *show) takeOver(ctx context.Context, a, b *worker) error {
 	s.holds(a)
 	s.note("ForceAcquire took %v: it returns once B's guard has ended", short(took))
 	if !errors.Is(old.Err(), redlock.ErrTakenOver) {
-		return fmt.Errorf("B's guard does not say that it was taken over: %w", old.Err())
+		return fmt.Errorf("worker B's guard does not say that it was taken over: %w", old.Err())
 	}
 
 	store.write(guard.FencingToken())
@@ -220,7 +220,7 @@ func (s *show) killMajority(ctx context.Context, a, b *worker) error {
 	case ended := <-s.watch(a, start):
 		s.say("A", "context ended %v after the third node died, cause:", short(ended))
 	case <-time.After(2 * lease):
-		return errors.New("A holds a lock without a quorum")
+		return errors.New("worker A holds a lock without a quorum")
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -231,7 +231,7 @@ func (s *show) killMajority(ctx context.Context, a, b *worker) error {
 	}
 	_, err := b.locker.TryAcquire(ctx, lockName)
 	if !errors.Is(err, redlock.ErrNoQuorum) {
-		return fmt.Errorf("B did not find the quorum missing: %w", err)
+		return fmt.Errorf("worker B did not find the quorum missing: %w", err)
 	}
 	s.say("B", "TryAcquire: nobody can have the lock now")
 	s.explain(err)
@@ -251,11 +251,11 @@ func (s *show) comeBack(ctx context.Context, a, b *worker) error {
 	}
 	waiting, cancel := context.WithTimeout(ctx, 4*lease)
 	defer cancel()
-	if err := s.acquired(b, b.locker.Acquire, waiting); err != nil {
+	if err := s.acquired(waiting, b, b.locker.Acquire); err != nil {
 		return err
 	}
 	if b.guard.FencingToken() <= a.guard.FencingToken() {
-		return fmt.Errorf("B's fencing token %d is not above A's %d", b.guard.FencingToken(), a.guard.FencingToken())
+		return fmt.Errorf("worker B's fencing token %d is not above A's %d", b.guard.FencingToken(), a.guard.FencingToken())
 	}
 	s.note("the nodes forgot their counters, and still the token is larger than A's")
 	if err := b.guard.Release(ctx); err != nil {
@@ -394,11 +394,11 @@ func (s *show) explain(err error) {
 }
 
 // acquired has a worker take the lock, and says so.
-func (s *show) acquired(w *worker, acquire acquireFunc, ctx context.Context) error {
+func (s *show) acquired(ctx context.Context, w *worker, acquire acquireFunc) error {
 	start := time.Now()
 	guard, err := acquire(ctx, lockName)
 	if err != nil {
-		return fmt.Errorf("%s did not get the lock: %w", w.name, err)
+		return fmt.Errorf("worker %s did not get the lock: %w", w.name, err)
 	}
 	took := time.Since(start)
 	w.guard = guard

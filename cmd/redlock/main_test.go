@@ -237,5 +237,5 @@ func TestDemoThatDoesNotGoAsToldFails(t *testing.T) {
 	for i := range 3 {
 		require.NoError(t, s.nodes[i].kill())
 	}
-	assert.ErrorContains(t, s.contend(context.Background(), a, b), "A did not get the lock")
+	assert.ErrorContains(t, s.contend(context.Background(), a, b), "worker A did not get the lock")
 }

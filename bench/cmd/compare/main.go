@@ -100,13 +100,13 @@ func scaled(rounds int, each time.Duration) (int, time.Duration) {
 
 func pairs() error {
 	heading("Acquire and release, uncontended",
-		"An operation is one acquisition and one release of a name that nobody else wants. Ratio is operations per second beside the bare fan-out that waits for a quorum. CPU is per operation: of this process, and of all servers together.")
+		"An operation is one acquisition and one release of a name that nobody else wants. Ratio is operations per second beside the bare fan-out that waits for a quorum. CPU is per operation: of this process, and of all servers together; where they share cores, as here, the sum bounds the rate. The bare fan-out is a goroutine per node with SET NX PX in a script and nothing else: no validity, fencing, extension or pushes; INCR adds a counter, TIME and a read, still without what makes tokens rise.")
 	t := newTable("nodes", "callers", "peer", "ops/s", "ratio", "p50", "p99", "CPU client", "CPU servers", "allocs", "failed")
 	defer t.print()
 	rounds, each := scaled(5, 200*time.Millisecond)
 	for _, n := range []int{1, 3, 5} {
 		for _, callers := range []int{1, 16, 64} {
-			peers := []bench.Peer{bench.BareQuorum, bench.Redlock, bench.BareAll, bench.Redsync}
+			peers := []bench.Peer{bench.BareQuorum, bench.Redlock, bench.BareAll, bench.BareFenced, bench.Redsync}
 			if n == 1 {
 				peers = append(peers, bench.Rueidislock)
 			}
@@ -139,7 +139,7 @@ func slow() error {
 
 func silent() error {
 	heading("One node silent",
-		"The last node is stopped with SIGSTOP before the first round and stays so. Redsync's Unlock is given a context of 500 ms, as it has no bound of its own.")
+		"The last node is stopped with SIGSTOP before the first round and stays so. It is a node that took connections before, the worst kind: redlock hangs up on it after a second. Redsync's Unlock is given a context of 500 ms, as it has no bound of its own.")
 	t := newTable("nodes", "callers", "peer", "ops/s", "ratio", "p50", "p99", "max", "failed")
 	defer t.print()
 	rounds, each := scaled(3, 600*time.Millisecond)

@@ -1,0 +1,5 @@
+package faults
+
+const envHolder = "REDLOCK_FAULTS_HOLDER"
+
+func beHolder() {}

@@ -1,0 +1,399 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redlock-go/redlock"
+	"github.com/redlock-go/redlock/integration/check"
+	"github.com/redlock-go/redlock/internal/netproxy"
+	"github.com/redlock-go/redlock/internal/redisproc"
+	"github.com/redlock-go/redlock/internal/redisproc/redistest"
+)
+
+// Most of these tests wait for leases to run out, so many of them fit on one processor.
+func TestMain(m *testing.M) {
+	if os.Getenv(envHolder) != "" {
+		beHolder() // this process is a client of one of the tests
+		return
+	}
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		if err := f.Value.Set("6"); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const (
+	// lease is short, so that a test can wait for its end, and long beside what a busy machine stops for.
+	lease = 2 * time.Second
+	// soon is how long what takes some round trips may take on a machine that is busy with other things.
+	soon = 8 * time.Second
+	tick = 5 * time.Millisecond
+)
+
+// rig is five nodes and the clients of one test, each with a network of its own to every node. It judges all guards
+// when the test ends, and whether the nodes serve again and are clean once the faults are over.
+type rig struct {
+	t       *testing.T
+	nodes   []*redisproc.Node
+	proxies []*netproxy.Proxy
+	history *check.History
+	lockers int
+
+	mu   sync.Mutex
+	held []*redlock.Guard
+}
+
+// newRig starts nodes and skips the first quarantine of all of them.
+func newRig(t *testing.T, n int, options redisproc.Options) *rig {
+	t.Helper()
+	return newRigOn(t, redistest.StartSet(t, n, options))
+}
+
+func newRigOn(t *testing.T, nodes []*redisproc.Node) *rig {
+	t.Helper()
+	r := &rig{t: t, nodes: nodes, history: check.New()}
+	for _, n := range r.nodes {
+		p := netproxy.New(n.Network(), n.Addr())
+		t.Cleanup(p.Close)
+		r.proxies = append(r.proxies, p)
+	}
+	t.Cleanup(func() {
+		r.history.Stop()
+		for _, v := range r.history.Violations() {
+			t.Error(v)
+		}
+	})
+	r.client("founder").init()
+	return r
+}
+
+// client is one Locker with a link of its own to every node.
+type client struct {
+	*redlock.Locker
+	r     *rig
+	name  string
+	links []*netproxy.Link
+	log   *logBuffer
+}
+
+type optionFunc = func(*redlock.LockerOption)
+
+func validity(d time.Duration) optionFunc {
+	return func(o *redlock.LockerOption) { o.KeyValidity = d }
+}
+
+func (r *rig) client(name string, options ...optionFunc) *client {
+	r.t.Helper()
+	c, err := r.newClient(name, options...)
+	require.NoError(r.t, err)
+	return c
+}
+
+func (r *rig) newClient(name string, options ...optionFunc) (*client, error) {
+	r.t.Helper()
+	c := &client{r: r, name: name, log: &logBuffer{}}
+	o := redlock.LockerOption{KeyValidity: lease, Logger: slog.New(slog.NewTextHandler(c.log, nil))}
+	for _, p := range r.proxies {
+		link, err := p.Listen()
+		require.NoError(r.t, err)
+		c.links = append(c.links, link)
+		o.Nodes = append(o.Nodes, rueidis.ClientOption{InitAddress: []string{link.Addr()}})
+	}
+	for _, f := range options {
+		f(&o)
+	}
+	l, err := redlock.NewLocker(o)
+	if err != nil {
+		return nil, err
+	}
+	c.Locker = l
+	r.t.Cleanup(l.Close)
+	r.t.Cleanup(func() {
+		if r.t.Failed() && c.log.String() != "" {
+			r.t.Logf("%s has logged:\n%s", name, c.log)
+		}
+	})
+	return c, nil
+}
+
+// init skips the first quarantine. All nodes must be looked at before that; it says so until they are.
+func (c *client) init() {
+	c.r.t.Helper()
+	require.Eventually(c.r.t, func() bool { return c.Init(context.Background()) == nil }, soon, tick, "Init")
+}
+
+// cut takes the way to some nodes away, loudly: connections are reset, dials refused.
+func (c *client) cut(nodes ...int) {
+	for _, i := range nodes {
+		c.links[i].Refuse()
+		c.links[i].Reset()
+	}
+}
+
+// mute makes the way to some nodes silent, in one direction or both: nothing is closed, nothing arrives.
+func (c *client) mute(d netproxy.Direction, nodes ...int) {
+	for _, i := range nodes {
+		c.links[i].Hold(d)
+	}
+}
+
+// heal ends cut and mute everywhere.
+func (c *client) heal() {
+	for _, l := range c.links {
+		l.Pass(netproxy.Both)
+		require.NoError(c.r.t, l.Accept())
+	}
+}
+
+func (c *client) try(name string) (*redlock.Guard, error) {
+	return c.take(context.Background(), c.TryAcquire, name)
+}
+
+func (c *client) take(ctx context.Context, acquire check.Acquirer, name string) (*redlock.Guard, error) {
+	g, err := c.r.history.Acquire(ctx, c.name, acquire, name)
+	if err == nil {
+		c.r.hold(g)
+	}
+	return g, err
+}
+
+func (r *rig) hold(g *redlock.Guard) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = append(r.held, g)
+}
+
+// mustTry takes a lock that must be free. A vote that one busy machine has delayed is no reason to fail.
+func (c *client) mustTry(name string) *redlock.Guard {
+	c.r.t.Helper()
+	return c.tryFor(name, soon)
+}
+
+// tryFor tries until it gets the lock.
+func (c *client) tryFor(name string, within time.Duration) *redlock.Guard {
+	c.r.t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		g, err := c.try(name)
+		if err == nil {
+			return g
+		}
+		if time.Now().After(deadline) {
+			require.NoError(c.r.t, err, "%s did not get %q within %v", c.name, name, within)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// wait acquires a lock in the ordinary way.
+func (c *client) wait(name string, within time.Duration) *redlock.Guard {
+	c.r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	g, err := c.take(ctx, c.Acquire, name)
+	require.NoError(c.r.t, err, "%s waited for %q", c.name, name)
+	return g
+}
+
+func (r *rig) release(g *redlock.Guard) {
+	r.t.Helper()
+	require.NoError(r.t, r.history.Release(context.Background(), g))
+}
+
+// settle ends the test: with all faults over, every lock that was asked for is to be had again within a lease and a
+// second, and once all are released no key is left but markers and fence buckets. Guards still held are released.
+func (r *rig) settle(names ...string) {
+	r.t.Helper()
+	start := time.Now()
+	for i, n := range r.nodes {
+		r.proxies[i].Pass(netproxy.Both)
+		require.NoError(r.t, r.proxies[i].Accept())
+		require.NoError(r.t, n.Resume())
+	}
+	r.mu.Lock()
+	held := r.held
+	r.mu.Unlock()
+	for _, g := range held {
+		r.history.Release(context.Background(), g)
+	}
+	fresh := r.client("fresh")
+	for _, name := range append(names, "anew") {
+		g := fresh.wait(name, lease+time.Second+soon)
+		r.release(g)
+	}
+	if took := time.Since(start); took > lease+time.Second {
+		r.t.Logf("served again %v after the faults were over", took)
+	}
+	r.requireClean()
+}
+
+// requireClean waits until nothing is left on the nodes but what is meant to stay.
+func (r *rig) requireClean() {
+	r.t.Helper()
+	for i, n := range r.nodes {
+		c := redistest.Client(r.t, n)
+		var left []string
+		clean := func() bool {
+			left = left[:0]
+			all, err := c.Do(context.Background(), c.B().Keys().Pattern("redlock:*").Build()).AsStrSlice()
+			if err != nil {
+				left = append(left, err.Error())
+			}
+			for _, key := range all {
+				if key != "redlock:marker" && !strings.HasPrefix(key, "redlock:fence:") {
+					left = append(left, key)
+				}
+			}
+			return len(left) == 0
+		}
+		require.Eventually(r.t, clean, lease+soon, 20*time.Millisecond, "node %d keeps %v", i, &left)
+	}
+}
+
+// requireHeldFor looks at a guard for a while: it must not end.
+func (r *rig) requireHeldFor(g *redlock.Guard, d time.Duration) {
+	r.t.Helper()
+	select {
+	case <-g.Done():
+		require.NoError(r.t, g.Err(), "guard has ended")
+	case <-time.After(d):
+	}
+	require.NoError(r.t, g.Err())
+}
+
+// requireLost waits until a guard has ended by itself, and returns the cause.
+func (r *rig) requireLost(g *redlock.Guard, within time.Duration) error {
+	r.t.Helper()
+	select {
+	case <-g.Done():
+	case <-time.After(within):
+		require.Fail(r.t, "guard is still alive", "after %v", within)
+	}
+	require.ErrorIs(r.t, g.Err(), redlock.ErrLost)
+	return g.Err()
+}
+
+// requireEndsInTime waits for the end of a guard that nothing renews any more: its own clock must end it no later
+// than it said.
+func (r *rig) requireEndsInTime(g *redlock.Guard) {
+	r.t.Helper()
+	until := g.ValidUntil()
+	for g.Err() == nil {
+		until = g.ValidUntil()
+		time.Sleep(time.Millisecond)
+	}
+	r.requireLost(g, soon)
+	require.Less(r.t, r.history.Of(g).Last.Sub(until), 50*time.Millisecond, "it was alive after its end")
+}
+
+// all runs a command on every node.
+func (r *rig) all(args ...string) {
+	r.t.Helper()
+	for _, n := range r.nodes {
+		r.do(n, args...)
+	}
+}
+
+func (r *rig) do(n *redisproc.Node, args ...string) string {
+	r.t.Helper()
+	answer, err := n.Do(args...)
+	require.NoError(r.t, err, "%q", args)
+	return answer
+}
+
+// stored tells whether a node stores a lock.
+func (r *rig) stored(n *redisproc.Node, name string) bool {
+	r.t.Helper()
+	return r.do(n, "EXISTS", lockKey(name)) == "1"
+}
+
+func lockKey(name string) string { return "redlock:{" + name + "}" }
+
+// eventually waits for something that takes some round trips.
+func (r *rig) eventually(what string, f func() bool) {
+	r.t.Helper()
+	require.Eventually(r.t, f, soon, tick, what)
+}
+
+// nodeErrors are the reasons in an error, one per node that did not vote yes.
+func nodeErrors(err error) map[string]string {
+	var qe *redlock.QuorumError
+	reasons := make(map[string]string)
+	if errors.As(err, &qe) {
+		for _, e := range qe.Errs {
+			var ne *redlock.NodeError
+			if errors.As(e, &ne) {
+				reasons[ne.Addr] = ne.Err.Error()
+			}
+		}
+	}
+	return reasons
+}
+
+// requireReason checks that an error names a node and says this of it.
+func (c *client) requireReason(err error, node int, want string) {
+	c.r.t.Helper()
+	reason, ok := nodeErrors(err)[c.links[node].Addr()]
+	require.True(c.r.t, ok, "node %d is not named in: %v", node, err)
+	require.Contains(c.r.t, reason, want)
+}
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// background runs f until stop is called; the test waits for its end.
+func (r *rig) background(f func()) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-quit:
+				return
+			default:
+				f()
+			}
+		}
+	}()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() { close(quit) })
+		<-done
+	}
+	r.t.Cleanup(stop)
+	return stop
+}
+
+func nodeName(i int) string { return fmt.Sprintf("node %d", i) }

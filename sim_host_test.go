@@ -1,0 +1,236 @@
+package redlock_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redlock-go/redlock"
+	"github.com/redlock-go/redlock/redlocktest"
+)
+
+// simHost is a client host that can be stopped as by SIGSTOP: while it is, its clock stands still, nothing that
+// arrives is read, nothing is sent, and the program does not act. What then runs first, the program or the bytes that
+// wait in its sockets, is drawn.
+type simHost struct {
+	sim    *sim
+	name   string
+	index  int
+	client *redlocktest.Client
+	option redlock.LockerOption
+
+	mu      sync.Mutex
+	stopped chan struct{} // closed when it goes on; nil while it runs
+	frozen  time.Time
+	dead    bool // for good: its sockets are gone
+	lockers []*simLocker
+}
+
+// simLocker is a Locker of a host, which may be closed and replaced.
+type simLocker struct {
+	host   *simHost
+	number int
+
+	mu     sync.Mutex
+	locker *redlock.Locker
+	closed map[*redlock.Locker]bool
+}
+
+func (h *simHost) now() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped != nil {
+		return h.frozen
+	}
+	return time.Now()
+}
+
+func (h *simHost) isStopped() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stopped != nil
+}
+
+func (h *simHost) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped == nil {
+		h.stopped, h.frozen = make(chan struct{}), time.Now()
+	}
+}
+
+func (h *simHost) resume() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped != nil {
+		close(h.stopped)
+		h.stopped = nil
+	}
+}
+
+// die ends the host: a stopped one never goes on. What its Lockers do in their goroutines from now on reaches nobody.
+func (h *simHost) die() {
+	h.mu.Lock()
+	h.dead = true
+	h.mu.Unlock()
+	for _, l := range h.client.Links() {
+		l.Silence()
+		l.Cut()
+	}
+}
+
+// gate waits while the host is stopped. wake is how long it takes to run again, so that not everybody does at once.
+func (h *simHost) gate(wake func() time.Duration) (alive bool) {
+	for {
+		h.mu.Lock()
+		stopped, dead := h.stopped, h.dead
+		h.mu.Unlock()
+		if dead {
+			return false
+		}
+		if stopped == nil {
+			return true
+		}
+		<-stopped
+		time.Sleep(wake())
+	}
+}
+
+// simConn is a socket of a host.
+type simConn struct {
+	net.Conn
+	host *simHost
+	node int
+	in   *rand.Rand
+	out  *rand.Rand
+}
+
+func (c *simConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if !c.host.gate(func() time.Duration { return 1 + time.Duration(c.in.Int64N(int64(time.Millisecond))) }) {
+		return 0, io.EOF
+	}
+	c.host.sim.wire(c.host, c.node, "<", b[:n])
+	return n, err
+}
+
+func (c *simConn) Write(b []byte) (int, error) {
+	if !c.host.gate(func() time.Duration { return 1 + time.Duration(c.out.Int64N(int64(time.Millisecond))) }) {
+		return 0, io.ErrClosedPipe
+	}
+	c.host.sim.wire(c.host, c.node, ">", b)
+	return c.Conn.Write(b)
+}
+
+func (s *sim) newHost(name string, index int) *simHost {
+	h := &simHost{sim: s, name: name, index: index, client: s.cluster.Client(name)}
+	o := h.client.Option()
+	for i := range o.Nodes {
+		link := h.client.Link(i)
+		dials := uint64(0)
+		o.Nodes[i].DialCtxFn = func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			h.mu.Lock()
+			dials++
+			number := dials
+			h.mu.Unlock()
+			draw := s.source(7, uint64(index), uint64(i), number)
+			if !h.gate(func() time.Duration { return 1 + time.Duration(draw.Int64N(int64(time.Millisecond))) }) {
+				return nil, io.EOF
+			}
+			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+			defer cancel()
+			conn, err := link.Dial(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return &simConn{Conn: conn, host: h, node: i, in: draw, out: s.source(8, uint64(index), uint64(i), number)}, nil
+		}
+	}
+	o.KeyPrefix = simPrefix
+	o.KeyValidity = s.leases[index%len(s.leases)]
+	o.MaxKeyValidity = s.longest
+	o.ClockBound = s.bound
+	o.RestartQuarantine = 0
+	if s.profile.quarantineOff {
+		o.RestartQuarantine = -1
+	}
+	o.Logger = slog.New(simLog{s, h.name})
+	h.option = o
+	return h
+}
+
+func (h *simHost) newLocker(number int) *simLocker {
+	l := &simLocker{host: h, number: number, closed: map[*redlock.Locker]bool{}}
+	h.lockers = append(h.lockers, l)
+	return l
+}
+
+// get returns the Locker, making one where there is none.
+func (l *simLocker) get() (*redlock.Locker, error) {
+	l.mu.Lock()
+	locker := l.locker
+	l.mu.Unlock()
+	if locker != nil {
+		return locker, nil
+	}
+	made, err := redlock.NewLockerOn(l.host.option, l.host.now)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	locker = l.locker
+	if locker == nil {
+		l.locker = made
+	}
+	l.mu.Unlock()
+	if locker != nil { // somebody else was faster
+		made.Close()
+		return locker, nil
+	}
+	return made, nil
+}
+
+// close closes the Locker; the next get makes another.
+func (l *simLocker) close() {
+	l.mu.Lock()
+	locker := l.locker
+	l.locker = nil
+	if locker != nil {
+		l.closed[locker] = true
+	}
+	l.mu.Unlock()
+	if locker != nil {
+		locker.Close()
+	}
+}
+
+func (l *simLocker) wasClosed(locker *redlock.Locker) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed[locker]
+}
+
+// simLog puts what the library logs into the trace.
+type simLog struct {
+	sim  *sim
+	host string
+}
+
+func (l simLog) Enabled(context.Context, slog.Level) bool { return l.sim.tracing }
+func (l simLog) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l simLog) WithGroup(string) slog.Handler            { return l }
+
+func (l simLog) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		text += " " + a.String()
+		return true
+	})
+	l.sim.note(l.host, "", "log", text)
+	return nil
+}
