@@ -50,8 +50,9 @@ staticcheck:
 tidy:
 	$(call in_each,$(MODULES),$(GO) mod tidy -diff)
 
-bench: ## run the benchmarks, those against other libraries (bench/) too
-	$(call in_each,$(filter . bench,$(MODULES)),$(GO) test -run '^$$' -bench . -benchmem ./...)
+bench: ## run the benchmarks, then print the comparison with other libraries (bench/); 5 minutes
+	$(call in_each,$(filter . bench,$(MODULES)),$(GO) test -run '^$$' -bench . -benchtime 200ms -benchmem ./...)
+	cd bench && $(GO) run ./cmd/compare
 
 demo: ## run the demo on redis-server processes of its own
 	$(GO) run ./cmd/redlock demo

@@ -353,9 +353,7 @@ func (g *Guard) settle(now time.Duration) {
 			busy++
 		case c.owedUntil == 0:
 			gone++
-			if !g.waiter.mustLeave(i) {
-				continue
-			}
+			continue
 		default:
 			if at := min(c.nextAt, c.owedUntil); wakeAt == 0 || at < wakeAt {
 				wakeAt = at

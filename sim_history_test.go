@@ -73,12 +73,8 @@ func (e event) String() string {
 
 // note writes a line down. Its place in the history is returned.
 func (s *sim) note(host, name, what, text string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.noteLocked(host, name, what, text)
-}
-
-func (s *sim) noteLocked(host, name, what, text string) int {
+	s.eventsMu.Lock()
+	defer s.eventsMu.Unlock()
 	s.events = append(s.events, event{time.Since(s.start), host, name, what, text})
 	return len(s.events)
 }
@@ -86,9 +82,9 @@ func (s *sim) noteLocked(host, name, what, text string) int {
 // violated notes a broken promise. The first is reported.
 func (s *sim) violated(host, name, check, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	s.noteLocked(host, name, "VIOLATED", check+": "+text)
+	at := s.note(host, name, "VIOLATED", check+": "+text)
 	if s.violation == nil {
-		s.violation = &violation{check: check, text: text, name: name, at: len(s.events)}
+		s.violation = &violation{check: check, text: text, name: name, at: at}
 		close(s.broken)
 	}
 }
@@ -103,7 +99,7 @@ func (s *sim) invoke(h *simHost, name, call string, waits, takeover bool) *asked
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := &asked{began: time.Since(s.start), host: h, call: call, name: name, waits: waits, takeover: takeover}
-	a.invoked = s.noteLocked(h.name, name, "ask", call)
+	a.invoked = s.note(h.name, name, "ask", call)
 	s.open = append(s.open, a)
 	if takeover {
 		s.locks[name].takeovers++
@@ -116,7 +112,7 @@ func (s *sim) failed(a *asked, from *simLocker, locker *redlock.Locker, ctx cont
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open = slices.DeleteFunc(s.open, func(o *asked) bool { return o == a })
-	s.noteLocked(a.host.name, a.name, "refused", fmt.Sprintf("%s: %v", a.call, err))
+	s.note(a.host.name, a.name, "refused", fmt.Sprintf("%s: %v", a.call, err))
 	s.refusals++
 	notLocked, noQuorum := errors.Is(err, redlock.ErrNotLocked), errors.Is(err, redlock.ErrNoQuorum)
 	switch {
@@ -157,7 +153,7 @@ func (s *sim) granted(a *asked, from *simLocker, locker *redlock.Locker, g *redl
 		id: s.nextID, host: a.host, from: from, locker: locker, name: a.name, call: a.call,
 		invoked: a.invoked, token: g.FencingToken(), guard: g, err: err, waits: a.waits, began: a.began,
 	}
-	l.returned = s.noteLocked(a.host.name, a.name, "granted", fmt.Sprintf("%s: guard %d, token %d, owner %.6s, %v", a.call, l.id, l.token, g.Owner(), a.host.option.KeyValidity))
+	l.returned = s.note(a.host.name, a.name, "granted", fmt.Sprintf("%s: guard %d, token %d, owner %.6s, %v", a.call, l.id, l.token, g.Owner(), a.host.option.KeyValidity))
 	h := s.locks[a.name]
 	for _, o := range h.lives {
 		switch {
@@ -192,7 +188,7 @@ func (s *sim) act(l *life, look bool) bool {
 		return false
 	}
 	s.acts++
-	s.noteLocked(l.host.name, l.name, "act", fmt.Sprintf("guard %d", l.id))
+	s.note(l.host.name, l.name, "act", fmt.Sprintf("guard %d", l.id))
 	if s.exclusive(l.name) {
 		if look { // looking at a guard can end it, so it is not always done: the order of acts shows as much
 			for _, o := range slices.Clone(h.live) {
@@ -248,7 +244,7 @@ func (s *sim) judge(l *life) bool {
 	h := s.locks[l.name]
 	l.cause, l.ended = err, time.Since(s.start)
 	h.live = slices.DeleteFunc(h.live, func(o *life) bool { return o == l })
-	s.noteLocked(l.host.name, l.name, "end", fmt.Sprintf("guard %d: %v", l.id, err))
+	s.note(l.host.name, l.name, "end", fmt.Sprintf("guard %d: %v", l.id, err))
 	s.judgeCause(h, l, err)
 	return false
 }
@@ -292,7 +288,10 @@ func (s *sim) judgeCause(h *lockHistory, l *life, err error) {
 
 // hadRival reports whether anybody else asked for the name in a guard's life.
 func (s *sim) hadRival(h *lockHistory, l *life) bool {
-	for _, e := range s.events[l.invoked:] {
+	s.eventsMu.Lock()
+	since := s.events[l.invoked:]
+	s.eventsMu.Unlock()
+	for _, e := range since {
 		if e.name == l.name && e.what == "ask" {
 			return true
 		}
@@ -316,7 +315,7 @@ func (s *sim) releasing(l *life) error {
 	defer s.mu.Unlock()
 	s.judge(l)
 	l.released = true
-	s.noteLocked(l.host.name, l.name, "release", fmt.Sprintf("guard %d", l.id))
+	s.note(l.host.name, l.name, "release", fmt.Sprintf("guard %d", l.id))
 	return l.cause
 }
 
@@ -324,7 +323,7 @@ func (s *sim) releasing(l *life) error {
 func (s *sim) releasedAs(l *life, before, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.noteLocked(l.host.name, l.name, "released", fmt.Sprintf("guard %d: %v", l.id, err))
+	s.note(l.host.name, l.name, "released", fmt.Sprintf("guard %d: %v", l.id, err))
 	s.judge(l)
 	switch {
 	case before != nil && errors.Is(before, redlock.ErrLost):
@@ -357,7 +356,8 @@ func (s *sim) audit() {
 		if s.ill[i] > 0 { // stopped: nothing expires there, and what it missed is still to come
 			continue
 		}
-		for name, h := range s.locks {
+		for _, name := range s.names {
+			h := s.locks[name]
 			value, ok := n.Get(lockKeyOf(name))
 			if !ok {
 				continue

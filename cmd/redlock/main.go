@@ -34,9 +34,14 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the cleaning up
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	// SIGPIPE comes when whoever reads the output has gone, as in "redlock demo | head".
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	context.AfterFunc(ctx, func() {
+		signal.Reset(os.Interrupt) // a second Ctrl-C does not wait for the cleaning up
+	})
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
 }
 
 // run executes one command line and returns its exit code.
