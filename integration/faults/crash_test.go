@@ -276,5 +276,12 @@ func TestRow07PausedLong(t *testing.T) {
 			require.False(t, r.stored(n, "failed"), nodeName(i))
 		}
 	}
+	// A grant raises the name's fence bucket, which stays: nothing was granted late.
+	buckets := func(n *redisproc.Node) string {
+		return r.do(n, "EVAL", "return #redis.call('KEYS', 'redlock:fence:*')", "0")
+	}
+	require.Equal(t, "1", buckets(r.nodes[0]), "only of held")
+	require.Equal(t, "1", buckets(r.nodes[1]), "only of held")
+	require.Equal(t, "2", buckets(r.nodes[2]), "of held and ghost")
 	r.settle("held", "ghost", "failed")
 }
