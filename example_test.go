@@ -98,15 +98,15 @@ func ExampleLocker_TryAcquire() {
 		fmt.Println("the nodes are in trouble:", err)
 	}
 	if e, ok := errors.AsType[*redlock.QuorumError](err); ok {
-		fmt.Printf("%d of %d nodes voted yes, quorum is %d\n", e.Votes, e.Nodes, e.Quorum)
+		fmt.Printf("fewer than %d of %d nodes voted yes\n", e.Quorum, e.Nodes)
 	}
 	// Output:
 	// somebody else runs it, fine
-	// 0 of 5 nodes voted yes, quorum is 3
+	// fewer than 3 of 5 nodes voted yes
 }
 
-// A lock can be lost while it is held: here somebody deletes it on two of three nodes. The context ends, and
-// context.Cause says why.
+// A lock can be lost while it is held: here somebody deletes it on all nodes. The context ends, and context.Cause says
+// why.
 func ExampleGuard_Context() {
 	cluster := redlocktest.Start(3)
 	defer cluster.Close()
@@ -119,8 +119,9 @@ func ExampleGuard_Context() {
 	}
 	ctx := guard.Context()
 
-	cluster.Node(0).Del("redlock:{cron:purge}")
-	cluster.Node(1).Del("redlock:{cron:purge}")
+	for _, node := range cluster.Nodes() {
+		node.Del("redlock:{cron:purge}")
+	}
 	<-ctx.Done()
 
 	cause := context.Cause(ctx)
@@ -128,13 +129,13 @@ func ExampleGuard_Context() {
 	fmt.Println("lost:", errors.Is(cause, redlock.ErrLost))
 	fmt.Println("taken over:", errors.Is(cause, redlock.ErrTakenOver))
 	if e, ok := errors.AsType[*redlock.QuorumError](cause); ok {
-		fmt.Printf("%d of %d votes are left, quorum is %d\n", e.Votes, e.Nodes, e.Quorum)
+		fmt.Printf("fewer than %d of %d votes are left\n", e.Quorum, e.Nodes)
 	}
 	// Output:
 	// context: context canceled
 	// lost: true
 	// taken over: false
-	// 1 of 3 votes are left, quorum is 2
+	// fewer than 2 of 3 votes are left
 }
 
 // ledger is a resource that fences: it rejects writes whose token is smaller than the largest it has seen. In SQL it is

@@ -92,7 +92,12 @@ func (l *Locker) judge(n *node, raw, runID string) (m marker, adopted bool) {
 	}
 	now, _ := n.nodeTime(l.clock.now())
 	ahead := time.Duration(m.until)*time.Microsecond - now
-	return m, ahead <= max(m.longest, l.quarantine)+l.option.ClockBound
+	return m, ahead <= l.longestQuarantine(m)
+}
+
+// longestQuarantine returns how far ahead the end of a quarantine can lie unless the node's clock has gone back.
+func (l *Locker) longestQuarantine(m marker) time.Duration {
+	return max(m.longest, l.quarantine) + l.option.ClockBound
 }
 
 // report notes what was read, and wakes keepers that wait for more nodes to have been read.

@@ -120,6 +120,32 @@ func tryAcquire(t testing.TB, l *redlock.Locker, name string) *redlock.Guard {
 	return g
 }
 
+// acquireOnAll acquires once every node is up, so that each has a vote to begin with.
+func acquireOnAll(t testing.TB, l *redlock.Locker, nodes []*redisproc.Node, name string) *redlock.Guard {
+	t.Helper()
+	for range 1000 {
+		g := acquire(t, l, name)
+		all := true
+		for _, n := range nodes {
+			for range 10 {
+				if all = do(t, n, "EXISTS", lockKey(name)) == "1"; all {
+					break
+				}
+				time.Sleep(tick)
+			}
+			if !all {
+				break
+			}
+		}
+		if all {
+			return g
+		}
+		release(t, g)
+	}
+	require.Fail(t, "a node has no vote")
+	return nil
+}
+
 func release(t testing.TB, g *redlock.Guard) {
 	t.Helper()
 	require.NoError(t, g.Release(context.Background()))

@@ -295,10 +295,19 @@ func (n *node) read(s *step, r rueidis.RedisResult, sentAt, at time.Duration) an
 	if a.hasClock {
 		a.err = n.watch(a.offset)
 	}
-	if a.code == codeOtherMarker {
+	switch {
+	case a.code == codeOtherMarker:
 		n.lookAgain()
+	case a.code == codeQuarantined && a.left() > n.longestQuarantine():
+		n.lookAgain() // the clock has gone back: it is to be adopted again, not waited out
 	}
 	return a
+}
+
+func (n *node) longestQuarantine() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.l.longestQuarantine(n.known.marker)
 }
 
 // broken notes that the connection failed and returns what to tell the guard.

@@ -315,7 +315,7 @@ func (p *patience) after(l *Locker, g *Guard, err error) error {
 	switch {
 	case qe.Nodes-lasting < qe.Quorum:
 		return err
-	case qe.Nodes-unreachable >= qe.Quorum:
+	case errors.Is(err, ErrNotLocked), qe.Nodes-unreachable >= qe.Quorum: // a node still within its time is reachable
 		p.since = 0
 	case p.since == 0:
 		p.since = now

@@ -12,6 +12,7 @@ import (
 // Sample is what one load came to. Durations are of the operations that succeeded.
 type Sample struct {
 	PerSecond     float64
+	Ratio         float64 // to the first peer of the same round
 	P50, P99, Max time.Duration
 	CPU           time.Duration // of this process, per operation
 	NodeCPU       time.Duration // of all servers, per operation; 0 where it was not asked
@@ -86,6 +87,7 @@ func CPUTime() time.Duration {
 func medianSample(samples []Sample) Sample {
 	return Sample{
 		PerSecond: medianOf(samples, func(s Sample) float64 { return s.PerSecond }),
+		Ratio:     medianOf(samples, func(s Sample) float64 { return s.Ratio }),
 		P50:       medianOf(samples, func(s Sample) time.Duration { return s.P50 }),
 		P99:       medianOf(samples, func(s Sample) time.Duration { return s.P99 }),
 		Max:       medianOf(samples, func(s Sample) time.Duration { return s.Max }),

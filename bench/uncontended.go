@@ -19,7 +19,9 @@ type Uncontended struct {
 	Each           time.Duration // of one peer in one round
 }
 
-// Run loads the peers in turn, round after round, and returns each one's median.
+// Run loads the peers in turn, round after round, and returns each one's median. Ratios
+// are taken within a round, to the first peer: another process's burst then spoils one
+// round and not the ratio.
 func (u Uncontended) Run() ([]Sample, error) {
 	nodes, err := StartNodes(u.Nodes)
 	if err != nil {
@@ -64,6 +66,9 @@ func (u Uncontended) Run() ([]Sample, error) {
 	}
 	medians := make([]Sample, len(u.Peers))
 	for i := range medians {
+		for round := range samples[i] {
+			samples[i][round].Ratio = samples[i][round].PerSecond / samples[0][round].PerSecond
+		}
 		medians[i] = medianSample(samples[i])
 	}
 	return medians, nil

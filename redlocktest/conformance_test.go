@@ -446,7 +446,10 @@ func expiryLife(t *testing.T, s server) {
 func expiryPast(t *testing.T, s server) {
 	c := s.track(t)
 	c.want(t, "OK", "SET", "k", "v", "PXAT", "1000")
-	c.want(t, "0", "EXISTS", "k")
+	c.want(t, "0", "DBSIZE")
+	c.want(t, "OK", "SET", "k", "v")
+	c.want(t, "OK", "SET", "k", "w", "PXAT", "1000")
+	c.want(t, "0", "DBSIZE")
 	c.want(t, "OK", "SET", "k", "v")
 	c.want(t, "1", "PEXPIRE", "k", "0")
 	c.want(t, "0", "EXISTS", "k")
@@ -597,6 +600,11 @@ func databasesRule(t *testing.T, s server) {
 	c.want(t, "OK", "SWAPDB", "0", "11")
 	require.Equal(t, "(nil)", c.eval("redis.call('SELECT', 3) return redis.call('GET', KEYS[1])", key))
 	c.want(t, "15", "GET", "k")
+	r := s.raw(t, "3")
+	r.want(t, "+OK", "MULTI")
+	r.want(t, "+QUEUED", "EVAL", "return redis.call('SELECT', 3)", "0")
+	r.want(t, "+QUEUED", "GET", "k")
+	r.want(t, "*2 +OK $2 15", "EXEC")
 	c.want(t, "(error) DB index is out of range", "SELECT", "16")
 	c.want(t, "(error) DB index is out of range", "SWAPDB", "0", "16")
 }
@@ -969,6 +977,7 @@ func scriptLibrary(t *testing.T, s server) {
 		"return select('#', 1, nil, nil) .. select(2, 'a', 'b')":                                            "3b",
 		"local f = loadstring('return 1732100000000001 .. \"\"') return f()":                                "1.7321e+15",
 		"local s = '' for i = 1, 3 do s = s .. i .. ',' end return s":                                       "1,2,3,",
+		"local function two() return 'a', 'b' end return two() .. two()":                                    "aa",
 		"local function two() return 1, 2 end return two() .. ''":                                           "1",
 		"local function two() return 1, 2 end return '' .. two()":                                           "1",
 		"if ARGV[2] == 'text' and not (ARGV[1] ~= '5') then return 'yes' end":                               "yes",

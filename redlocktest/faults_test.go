@@ -208,6 +208,7 @@ func TestRefuseAndCut(t *testing.T) {
 		require.Zero(t, l.Connections()+cluster.Client("b").Link(0).Connections(), "everybody's cut")
 
 		synctest.Wait()
+		a.want(t, "PONG", "PING")
 		node.Stop()
 		synctest.Wait()
 		require.Zero(t, l.Connections())
@@ -327,6 +328,12 @@ func TestClocks(t *testing.T) {
 		_, ok = node.Get("k")
 		require.False(t, ok, "a fast clock ends a lease of 1s after 800ms")
 		require.Equal(t, time.Duration(801*0.25*float64(ms)), off())
+
+		node.Set("k", "v", time.Second)
+		a.want(t, "v", "GET", "k")
+		waited := took(func() { require.Equal(t, []string{"k"}, a.waitPush(t, 2*time.Second)) })
+		require.Greater(t, waited, 800*ms)
+		require.LessOrEqual(t, waited, 902*ms, "the cycle goes by the fast clock, too")
 
 		node.SetClockRate(1)
 		node.SkewClock(0)
@@ -542,6 +549,13 @@ func TestConnection(t *testing.T) {
 		require.Equal(t, "+OK\r\n", string(all))
 		require.ErrorIs(t, err, syscall.ECONNRESET)
 		require.NoError(t, conn.Close())
+
+		draws := 0
+		l.DelayFunc(func() time.Duration { draws++; return 0 }, nil)
+		conn = dial()
+		require.Equal(t, 1, draws, "the dial")
+		require.NoError(t, conn.Close())
+		require.Equal(t, 1, draws, "the end of a connection is no message")
 
 		for linger, want := range map[int][]string{0: {}, -1: {"k"}} {
 			conn = dial()

@@ -34,8 +34,8 @@ const (
 )
 
 func main() {
-	// SIGPIPE comes when whoever reads the output has gone, as in "redlock demo | head".
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	signal.Ignore(syscall.SIGPIPE) // "redlock demo | head" must not kill it before it has cleaned up
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, func() {
 		signal.Reset(os.Interrupt) // a second Ctrl-C does not wait for the cleaning up
 	})
@@ -78,7 +78,9 @@ func runDemo(ctx context.Context, args []string, out, complaints io.Writer) int 
 		return exitUsage
 	}
 
-	err = demo(ctx, out, *embedded)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err = demo(ctx, &audience{out, cancel}, *embedded)
 	switch {
 	case err == nil:
 		return exitOK
@@ -89,4 +91,18 @@ func runDemo(ctx context.Context, args []string, out, complaints io.Writer) int 
 		fmt.Fprintf(complaints, "redlock demo: %v\n", err)
 		return exitFailed
 	}
+}
+
+// audience is where the demo's output goes. When nobody reads it any more the demo ends.
+type audience struct {
+	out   io.Writer
+	leave func()
+}
+
+func (a *audience) Write(p []byte) (int, error) {
+	n, err := a.out.Write(p)
+	if err != nil {
+		a.leave()
+	}
+	return n, err
 }

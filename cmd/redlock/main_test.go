@@ -45,7 +45,7 @@ var story = []string{
 	"quarantine is OFF",
 	"A     HOLDS the lock, fencing token",
 	"B     TryAcquire: refused",
-	"0 of 5 nodes vote yes, quorum is 3",
+	"of 5 nodes vote yes, quorum is 3",
 	"B     Acquire: waits",
 	"A     releases",
 	"B     HOLDS the lock",

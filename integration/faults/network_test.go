@@ -127,6 +127,7 @@ func TestRow29ResetBeforeTheReply(t *testing.T) {
 	r := newRig(t, 5, redisproc.Options{})
 	a, b := r.client("a"), r.client("b")
 	for _, name := range []string{"x", "y", "z"} {
+		a.connected()
 		a.mute(netproxy.Replies, 0, 1, 2, 3, 4)
 		failed := make(chan error, 1)
 		go func() {
@@ -201,6 +202,7 @@ func TestRow38OldRequestsAfterNewOnes(t *testing.T) {
 	r := newRig(t, 5, redisproc.Options{})
 	a, b := r.client("a"), r.client("b")
 	for range 3 {
+		a.connected()
 		a.mute(netproxy.Requests, 0, 1, 2, 3, 4)
 		_, err := a.try("held")
 		require.ErrorIs(t, err, redlock.ErrNoQuorum)

@@ -162,6 +162,28 @@ func (c *client) heal() {
 	}
 }
 
+// connected waits until every node gives this client its vote.
+func (c *client) connected() {
+	c.r.t.Helper()
+	c.r.eventually(c.name+" reaches every node", func() bool {
+		g, err := c.TryAcquire(context.Background(), "connected")
+		if err != nil {
+			return false
+		}
+		defer g.Release(context.Background())
+		for end := time.Now().Add(lease / 8); time.Now().Before(end); time.Sleep(tick) {
+			missing := false
+			for _, n := range c.r.nodes {
+				missing = missing || !c.r.stored(n, "connected")
+			}
+			if !missing {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 func (c *client) try(name string) (*redlock.Guard, error) {
 	return c.take(context.Background(), c.TryAcquire, name)
 }

@@ -56,7 +56,8 @@ func machine() error {
 		return err
 	}
 	defer nodes.Close()
-	fmt.Printf("Command: `cd bench && go run ./cmd/compare %s`, %s.\n\n", strings.Join(os.Args[1:], " "), time.Now().UTC().Format("2006-01-02 15:04 MST"))
+	command := strings.Join(append([]string{"go run ./cmd/compare"}, os.Args[1:]...), " ")
+	fmt.Printf("Command: `cd bench && %s`, %s.\n\n", command, time.Now().UTC().Format("2006-01-02 15:04 MST"))
 	fmt.Printf("Machine: %d × %s, %s/%s%s, shared by the client and all servers; %s; %s.\n\n",
 		runtime.NumCPU(), processor(), runtime.GOOS, runtime.GOARCH, kernel(), runtime.Version(), nodes.Version())
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -90,7 +91,7 @@ func kernel() string {
 	return " " + strings.TrimSpace(string(out))
 }
 
-// rounds and each scale a part down where -short is given.
+// scaled is rounds and their length, or less where -short is given.
 func scaled(rounds int, each time.Duration) (int, time.Duration) {
 	if *short {
 		return 1, each / 10
@@ -100,10 +101,10 @@ func scaled(rounds int, each time.Duration) (int, time.Duration) {
 
 func pairs() error {
 	heading("Acquire and release, uncontended",
-		"An operation is one acquisition and one release of a name that nobody else wants. Ratio is operations per second beside the bare fan-out that waits for a quorum. CPU is per operation: of this process, and of all servers together; where they share cores, as here, the sum bounds the rate. The bare fan-out is a goroutine per node with SET NX PX in a script and nothing else: no validity, fencing, extension or pushes; INCR adds a counter, TIME and a read, still without what makes tokens rise.")
+		"An operation is one acquisition and one release of a name that nobody else wants. Ratio is operations per second beside the bare fan-out that waits for a quorum, taken within a round. CPU is per operation: of this process, and of all servers together; where they share cores, as here, the sum bounds the rate. The bare fan-out is a goroutine per node with SET NX PX in a script and nothing else: no validity, fencing, extension or pushes; INCR adds a counter, TIME and a read, still without what makes tokens rise.")
 	t := newTable("nodes", "callers", "peer", "ops/s", "ratio", "p50", "p99", "CPU client", "CPU servers", "allocs", "failed")
 	defer t.print()
-	rounds, each := scaled(5, 200*time.Millisecond)
+	rounds, each := scaled(9, 100*time.Millisecond)
 	for _, n := range []int{1, 3, 5} {
 		for _, callers := range []int{1, 16, 64} {
 			peers := []bench.Peer{bench.BareQuorum, bench.Redlock, bench.BareAll, bench.BareFenced, bench.Redsync}
@@ -124,7 +125,7 @@ func slow() error {
 		"Every node is behind a proxy in this process that delays each direction by 1 ms: its CPU is not told apart, so none is shown. At 64 callers the two cores are busy proxying.")
 	t := newTable("nodes", "callers", "peer", "ops/s", "ratio", "p50", "p99", "allocs", "failed")
 	defer t.print()
-	rounds, each := scaled(3, 300*time.Millisecond)
+	rounds, each := scaled(5, 200*time.Millisecond)
 	for _, n := range []int{3, 5} {
 		for _, callers := range []int{1, 16, 64} {
 			peers := []bench.Peer{bench.BareQuorum, bench.Redlock, bench.BareAll, bench.Redsync}
@@ -261,7 +262,7 @@ func (t *table) uncontended(u bench.Uncontended) error {
 	for i, s := range samples {
 		all := map[string]any{
 			"nodes": u.Nodes, "callers": u.Callers, "peer": u.Peers[i].Name,
-			"ops/s": fmt.Sprintf("%.0f", s.PerSecond), "ratio": fmt.Sprintf("%.2f", s.PerSecond/samples[0].PerSecond),
+			"ops/s": fmt.Sprintf("%.0f", s.PerSecond), "ratio": fmt.Sprintf("%.2f", s.Ratio),
 			"p50": s.P50, "p99": s.P99, "max": s.Max,
 			"CPU client": s.CPU, "CPU servers": s.NodeCPU, "allocs": fmt.Sprintf("%.0f", s.Allocs), "failed": s.Failed,
 		}
