@@ -51,7 +51,7 @@ tidy:
 	$(call in_each,$(MODULES),$(GO) mod tidy -diff)
 
 bench: ## run the benchmarks, then print the comparison with other libraries (bench/); 5 minutes
-	$(call in_each,$(filter . bench,$(MODULES)),$(GO) test -run '^$$' -bench . -benchtime 200ms -benchmem ./...)
+	$(call in_each,$(filter . bench,$(MODULES)),$(GO) test -run '^$$' -bench . -benchtime 100ms -benchmem ./...)
 	cd bench && $(GO) run ./cmd/compare
 
 demo: ## run the demo on redis-server processes of its own

@@ -108,6 +108,9 @@ func (g *Guard) outcome() error {
 func (g *Guard) ask() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.phase == over { // closed, or taken over by a guard of this Locker, before it has asked anybody
+		return
+	}
 	now := g.l.clock.now()
 	g.round = now + g.l.option.NodeTimeout
 	g.proposal = g.l.proposal(now)
@@ -304,6 +307,9 @@ func (g *Guard) rearm(now time.Duration) {
 // loss builds the cause of a lock that is lost. It was taken over where a takeover displaced us, or where others
 // hold so many nodes that no quorum is left for us.
 func (g *Guard) loss(now time.Duration, forced bool) error {
+	if g.phase != held && g.takeover == noTakeover {
+		return g.report(now, ErrNotLocked) // displaced before it was won: nothing was held that could be lost
+	}
 	e := g.report(now, ErrLost)
 	rivals := 0
 	for i := range g.claims {

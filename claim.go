@@ -116,6 +116,7 @@ func (g *Guard) next(i int, now time.Duration) {
 	c := &g.claims[i]
 	switch {
 	case c.busy:
+	case g.phase == asking && g.round == 0: // pushed before it has asked anybody, which it will do now
 	case g.phase == over || c.undo:
 		if c.owedUntil > now && c.nextAt <= now || g.waiter.mustLeave(i) {
 			g.send(i, scriptRelease, now)

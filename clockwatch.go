@@ -29,16 +29,27 @@ func (g *Guard) trusted(now time.Duration) ballot {
 	return b
 }
 
-// dropMistrusted takes the votes that the verdict did not count out of the ballot, and tells their nodes.
+// dropMistrusted takes the votes that the verdict did not count out of the ballot. Their nodes are told only where a
+// quorum of clocks agrees: of fewer answers the median depends on who was first to answer, and where clocks are split
+// three to two, each half would have the other mistrusted for ever.
 func (g *Guard) dropMistrusted(now time.Duration) {
-	off, undecided := g.clocksOff(now)
+	off, _ := g.clocksOff(now)
+	if off == nil {
+		return
+	}
+	agree := 0
+	for i := range off {
+		if g.claims[i].clocked && !off[i] {
+			agree++
+		}
+	}
 	for i := range off {
 		if !off[i] {
 			continue
 		}
 		g.ballot[i].state = failed
 		g.claims[i].err = fmt.Errorf("%w: more than %v from the other nodes'", ErrClockOff, g.l.option.ClockBound)
-		if !undecided {
+		if agree >= g.ballot.quorum() {
 			g.l.nodes[i].mistrust(now)
 		}
 	}

@@ -90,8 +90,11 @@ func (l *Locker) judge(n *node, raw, runID string) (m marker, adopted bool) {
 	if !ok || m.runID != runID {
 		return m, false
 	}
-	now, _ := n.nodeTime(l.clock.now())
-	ahead := time.Duration(m.until)*time.Microsecond - now
+	now := l.clock.now()
+	n.mu.Lock()
+	latest := now + n.offset.aged(now, l.option.DriftFactor).hi // a slow answer does not prove that it has gone back
+	n.mu.Unlock()
+	ahead := time.Duration(m.until)*time.Microsecond - latest
 	return m, ahead <= l.longestQuarantine(m)
 }
 

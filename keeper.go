@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -125,9 +126,10 @@ func (n *node) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	info := parseInfo(text)
 	raw, err := results[2].ToString()
 	if err != nil && !rueidis.IsRedisNil(err) {
-		return err
+		return cmp.Or(info.fault(), err) // a cluster answers CLUSTERDOWN or MOVED
 	}
 	var digests [scriptCount]string
 	for i := range digests {
@@ -135,7 +137,6 @@ func (n *node) look(ctx context.Context) error {
 			return err
 		}
 	}
-	info := parseInfo(text)
 	if info.loopsScripts() && n.wantsPushes() {
 		n.loops = true
 		n.drop(client)
@@ -275,6 +276,9 @@ func (n *node) dialer(o rueidis.ClientOption) func(context.Context, string, *net
 		if alone && !n.mayDial.Load() {
 			return nil, errNotDialing
 		}
+		ctx, cancel := context.WithCancel(ctx) // rueidis dials first with a context of its own
+		defer cancel()
+		defer context.AfterFunc(n.l.life, cancel)()
 		conn, err := inner(ctx, dst, d, c)
 		if err != nil {
 			return nil, err
@@ -282,6 +286,10 @@ func (n *node) dialer(o rueidis.ClientOption) func(context.Context, string, *net
 		n.mu.Lock()
 		n.conns[dst] = conn
 		n.mu.Unlock()
+		if n.l.life.Err() != nil { // Close may have hung up just before
+			conn.Close()
+			return nil, ErrLockerClosed
+		}
 		return conn, nil
 	}
 }

@@ -308,13 +308,35 @@ func TestCloseRacingCallsStrandsNoKey(t *testing.T) {
 
 func TestCloseWithHungNodesIsBounded(t *testing.T) {
 	t.Parallel()
-	nodes := startNodes(t, 3)
-	l := newLocker(t, redistest.Options(nodes), validity(20*time.Second))
-	acquire(t, l, "a")
-	for _, n := range nodes {
-		require.NoError(t, n.Pause())
+	for _, row := range []struct {
+		reason        string
+		before, after time.Duration // hung so long before NewLocker, and so long before Close
+	}{
+		{"hung from the start", 1, 0},
+		{"hung while a lock is held", 0, 1},
+		{"hung up and being dialed again", 0, 3 * time.Second},
+	} {
+		t.Run(row.reason, func(t *testing.T) {
+			t.Parallel()
+			nodes := startNodes(t, 3)
+			hang := func(after time.Duration) {
+				if after == 0 {
+					return
+				}
+				for _, n := range nodes[:2] {
+					require.NoError(t, n.Pause())
+				}
+				time.Sleep(after)
+			}
+			hang(row.before)
+			l := newLocker(t, redistest.Options(nodes), validity(20*time.Second))
+			if row.before == 0 {
+				acquire(t, l, "a")
+			}
+			hang(row.after)
+			within(t, 3500*time.Millisecond, "a NodeTimeout of 1 s; what dials and shakes hands is hung up", l.Close)
+		})
 	}
-	within(t, 6*time.Second, "a NodeTimeout of 1 s, and what hanging up takes", l.Close)
 }
 
 func TestAnyNumberOfNodes(t *testing.T) {

@@ -94,9 +94,13 @@ func (o LockerOption) resolve() (LockerOption, error) {
 	}
 	setDefault(&o.KeyPrefix, "redlock")
 	setDefault(&o.KeyValidity, 10*time.Second)
+	if o.KeyValidity > minKeyValidity {
+		o.KeyValidity = o.KeyValidity.Truncate(time.Millisecond) // as nodes count it: never count on more
+	}
 	setDefault(&o.ExtendInterval, o.KeyValidity/3)
 	setDefault(&o.NodeTimeout, min(time.Second, o.KeyValidity/4))
 	setDefault(&o.MaxKeyValidity, o.KeyValidity)
+	o.MaxKeyValidity = (o.MaxKeyValidity + time.Millisecond - 1).Truncate(time.Millisecond) // as markers store it
 	setDefault(&o.DriftFactor, 0.1)
 	setDefault(&o.ClockBound, o.KeyValidity/20)
 	if o.Logger == nil {

@@ -254,6 +254,9 @@ func (l *Locker) Close() {
 	case <-timer.C:
 	}
 	l.end()
+	for _, n := range l.nodes {
+		n.hangUpFor(ErrLockerClosed) // a handshake with a hung server takes no context
+	}
 	l.keepers.Wait()
 	l.background.stop()
 }

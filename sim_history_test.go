@@ -29,8 +29,8 @@ type life struct {
 	err        func() error // the guard's own, or its context's
 	waits      bool
 	began      time.Duration
-	parentGone bool // the trio's or Do's parent was cancelled
-	released   bool // Release was called
+	parent     context.Context // the trio's or Do's; nil for others
+	released   bool            // Release was called
 	cause      error
 	ended      time.Duration
 	acted      bool
@@ -127,7 +127,7 @@ func (s *sim) failed(a *asked, from *simLocker, locker *redlock.Locker, ctx cont
 	case notLocked && noQuorum:
 		s.violated(a.host.name, a.name, "cause", "%s: %v matches ErrNotLocked and ErrNoQuorum", a.call, err)
 	case noQuorum:
-		if s.profile.majority {
+		if s.profile.majority && time.Since(s.start) > 2*s.longest { // a brand-new set is quarantined once
 			s.violated(a.host.name, a.name, "minority", "%s: %v although only a minority is ill", a.call, err)
 		}
 	case notLocked:
@@ -144,14 +144,14 @@ func (s *sim) failed(a *asked, from *simLocker, locker *redlock.Locker, ctx cont
 }
 
 // granted writes down that a call got the lock.
-func (s *sim) granted(a *asked, from *simLocker, locker *redlock.Locker, g *redlock.Guard, err func() error) *life {
+func (s *sim) granted(a *asked, from *simLocker, locker *redlock.Locker, g *redlock.Guard, err func() error, parent context.Context) *life {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open = slices.DeleteFunc(s.open, func(o *asked) bool { return o == a })
 	s.nextID++
 	l := &life{
 		id: s.nextID, host: a.host, from: from, locker: locker, name: a.name, call: a.call,
-		invoked: a.invoked, token: g.FencingToken(), guard: g, err: err, waits: a.waits, began: a.began,
+		invoked: a.invoked, token: g.FencingToken(), guard: g, err: err, parent: parent, waits: a.waits, began: a.began,
 	}
 	l.returned = s.note(a.host.name, a.name, "granted", fmt.Sprintf("%s: guard %d, token %d, owner %.6s, %v", a.call, l.id, l.token, g.Owner(), a.host.option.KeyValidity))
 	h := s.locks[a.name]
@@ -168,7 +168,7 @@ func (s *sim) granted(a *asked, from *simLocker, locker *redlock.Locker, g *redl
 	}
 	if s.profile.quiet && a.waits {
 		for _, o := range s.open {
-			if o.name == a.name && o.waits && o.began+s.orderSlack < a.began {
+			if o.name == a.name && o.waits && o.began > 2*s.longest && o.began+s.orderSlack < a.began {
 				s.violated(a.host.name, a.name, "order", "guard %d began to wait at %v, served before %s of %s, which waits since %v", l.id, a.began, o.call, o.host.name, o.began)
 			}
 		}
@@ -257,7 +257,7 @@ func (s *sim) judgeCause(h *lockHistory, l *life, err error) {
 	var qe *redlock.QuorumError
 	switch {
 	case errors.Is(err, redlock.ErrLost):
-		if s.profile.quiet || s.profile.majority && h.takeovers == 0 {
+		if (s.profile.quiet || s.profile.majority) && h.takeovers == 0 {
 			s.violated(l.host.name, l.name, "minority", "guard %d was lost although nothing, or a minority, is ill: %v", l.id, err)
 		}
 		taken := errors.Is(err, redlock.ErrTakenOver)
@@ -280,7 +280,7 @@ func (s *sim) judgeCause(h *lockHistory, l *life, err error) {
 		if !l.from.wasClosed(l.locker) && !s.over {
 			wrong("nobody closed the Locker")
 		}
-	case l.parentGone && errors.Is(err, errParentGone):
+	case l.parent != nil && l.parent.Err() != nil && errors.Is(err, errParentGone):
 	default:
 		wrong("that is no cause")
 	}

@@ -85,7 +85,10 @@ func (h *simHost) die() {
 }
 
 // gate waits while the host is stopped. wake is how long it takes to run again, so that not everybody does at once.
-func (h *simHost) gate(wake func() time.Duration) (alive bool) {
+func (h *simHost) gate(wake func() time.Duration) (alive bool) { return h.gateUnless(nil, wake) }
+
+// gateUnless is gate for one who gives up when closed is.
+func (h *simHost) gateUnless(closed chan struct{}, wake func() time.Duration) (alive bool) {
 	for {
 		h.mu.Lock()
 		stopped, dead := h.stopped, h.dead
@@ -96,35 +99,50 @@ func (h *simHost) gate(wake func() time.Duration) (alive bool) {
 		if stopped == nil {
 			return true
 		}
-		<-stopped
-		time.Sleep(wake())
+		select {
+		case <-stopped:
+		case <-closed:
+			return false
+		}
+		select {
+		case <-time.After(wake()):
+		case <-closed:
+			return false
+		}
 	}
 }
 
 // simConn is a socket of a host.
 type simConn struct {
 	net.Conn
-	host *simHost
-	node int
-	in   *rand.Rand
-	out  *rand.Rand
+	host    *simHost
+	node    int
+	in, out *rand.Rand
+	once    sync.Once
+	closed  chan struct{}
 }
 
 func (c *simConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if !c.host.gate(func() time.Duration { return 1 + time.Duration(c.in.Int64N(int64(time.Millisecond))) }) {
-		return 0, io.EOF
+	if !c.host.gateUnless(c.closed, func() time.Duration { return upTo(c.in, time.Millisecond) }) {
+		return 0, net.ErrClosed
 	}
 	c.host.sim.wire(c.host, c.node, "<", b[:n])
 	return n, err
 }
 
 func (c *simConn) Write(b []byte) (int, error) {
-	if !c.host.gate(func() time.Duration { return 1 + time.Duration(c.out.Int64N(int64(time.Millisecond))) }) {
-		return 0, io.ErrClosedPipe
+	if !c.host.gateUnless(c.closed, func() time.Duration { return upTo(c.out, time.Millisecond) }) {
+		return 0, net.ErrClosed
 	}
 	c.host.sim.wire(c.host, c.node, ">", b)
 	return c.Conn.Write(b)
+}
+
+// Close unblocks Read and Write, as of every connection.
+func (c *simConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
 }
 
 func (s *sim) newHost(name string, index int) *simHost {
@@ -148,7 +166,7 @@ func (s *sim) newHost(name string, index int) *simHost {
 			if err != nil {
 				return nil, err
 			}
-			return &simConn{Conn: conn, host: h, node: i, in: draw, out: s.source(8, uint64(index), uint64(i), number)}, nil
+			return &simConn{Conn: conn, host: h, node: i, in: draw, out: s.source(8, uint64(index), uint64(i), number), closed: make(chan struct{})}, nil
 		}
 	}
 	o.KeyPrefix = simPrefix

@@ -183,16 +183,24 @@ func (s *sim) run() {
 			}
 		}
 	}
-	s.faults(&faults)
-	audits := s.every(&faults, s.longest/3, s.audit)
+	faults.Go(func() { // a brand-new set settles first: who it is made of is not agreed on before
+		s.sleep(3 * s.longest)
+		s.faults(&faults)
+	})
+	s.every(&faults, s.longest/3, s.audit)
 
 	s.sleep(lasts)
 	close(s.stopping)
 	s.note("", "", "faults", "off")
 	faults.Wait()
-	_ = audits
 	for _, h := range s.hosts {
 		h.resume()
+	}
+	if s.profile.jump > 0 {
+		for _, n := range s.cluster.Nodes() {
+			n.SkewClock(0)
+		}
+		s.sleep(2 * s.longest) // their votes do not count for a lease
 	}
 
 	die := r.IntN(3) == 0
@@ -260,7 +268,7 @@ func (s *sim) sleep(d time.Duration) {
 }
 
 // every calls f again and again until the faults end.
-func (s *sim) every(wg *sync.WaitGroup, d time.Duration, f func()) bool {
+func (s *sim) every(wg *sync.WaitGroup, d time.Duration, f func()) {
 	wg.Go(func() {
 		for {
 			select {
@@ -271,7 +279,6 @@ func (s *sim) every(wg *sync.WaitGroup, d time.Duration, f func()) bool {
 			}
 		}
 	})
-	return true
 }
 
 // fresh is a client that comes when the faults have ended: it gets every lock within the longest lease.
@@ -424,11 +431,11 @@ func (a *actor) call() bool {
 		var l *life
 		err := locker.Do(ctx, name, func(held context.Context) error {
 			g := redlock.GuardOf(held)
-			l = s.granted(ask, a.from, locker, g, a.errOf(held))
+			l = s.granted(ask, a.from, locker, g, a.errOf(held), ctx)
 			if !a.gate() {
 				return nil
 			}
-			a.hold(l, func() { s.parent(l, ctx) })
+			a.hold(l)
 			s.releasing(l)
 			return nil
 		})
@@ -452,11 +459,11 @@ func (a *actor) call() bool {
 			s.failed(ask, a.from, locker, ctx, err)
 			return true
 		}
-		l := s.granted(ask, a.from, locker, redlock.GuardOf(held), a.errOf(held))
+		l := s.granted(ask, a.from, locker, redlock.GuardOf(held), a.errOf(held), ctx)
 		if !a.gate() {
 			return false
 		}
-		if !a.hold(l, func() { s.parent(l, ctx) }) {
+		if !a.hold(l) {
 			return false
 		}
 		s.releasing(l)
@@ -479,13 +486,6 @@ func (a *actor) errOf(held context.Context) func() error {
 	}
 }
 
-// parent notes whether a guard's parent has been cancelled.
-func (s *sim) parent(l *life, ctx context.Context) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l.parentGone = ctx.Err() != nil
-}
-
 // finished looks at a guard after the call that ends it.
 func (s *sim) finished(l *life) {
 	s.mu.Lock()
@@ -505,8 +505,8 @@ func (a *actor) got(ask *asked, locker *redlock.Locker, ctx context.Context, g *
 		s.failed(ask, a.from, locker, ctx, err)
 		return true
 	}
-	l := s.granted(ask, a.from, locker, g, g.Err)
-	if !a.gate() || !a.hold(l, func() {}) {
+	l := s.granted(ask, a.from, locker, g, g.Err, nil)
+	if !a.gate() || !a.hold(l) {
 		return false
 	}
 	if chance(a.r, .03) && !s.profile.quiet { // forgotten for a while: lost or not, it is released some time
@@ -525,7 +525,7 @@ func (a *actor) got(ask *asked, locker *redlock.Locker, ctx context.Context, g *
 }
 
 // hold acts for a while under a lock. It reports whether the host is alive.
-func (a *actor) hold(l *life, look func()) bool {
+func (a *actor) hold(l *life) bool {
 	s, r := a.sim, a.r
 	lease := a.host.option.KeyValidity
 	end := time.Now()
@@ -537,7 +537,6 @@ func (a *actor) hold(l *life, look func()) bool {
 		end = end.Add(upTo(r, 3*lease))
 	}
 	for {
-		look()
 		if !s.act(l, chance(r, .5)) || a.stopping() || !time.Now().Before(end) {
 			return true
 		}
@@ -853,7 +852,7 @@ func (s *sim) report(t *testing.T) {
 	}
 	lines := 120
 	if s.tracing {
-		lines = 4000
+		lines = len(s.events)
 	}
 	t.Errorf("seed %d, profile %q: %s: %s\n%s\n%s\nagain: REDLOCK_SIM_SEEDS=%d-%d go test -run 'TestSimulation$' .   (REDLOCK_SIM_TRACE=1 for the wire)",
 		s.seed, s.profile.name, s.violation.check, s.violation.text, s.events[0], s.story(lines), s.seed, s.seed)

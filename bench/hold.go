@@ -112,8 +112,10 @@ func (h Holding) release(releases []func()) {
 
 // memoryInUse is the live heap and the goroutines' stacks.
 func memoryInUse() int64 {
-	runtime.GC()
-	runtime.GC() // the second frees what pools and finalizers kept
+	for range 3 { // the first frees no pools, and stacks of ended goroutines go one cycle later
+		runtime.GC()
+		time.Sleep(20 * time.Millisecond)
+	}
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	return int64(mem.HeapAlloc + mem.StackInuse)

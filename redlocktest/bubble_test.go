@@ -63,8 +63,11 @@ func history(seed uint64) (lines []string) {
 				draw := rand.New(rand.NewPCG(seed, uint64(number*10+i)))
 				wg.Go(func() {
 					c, err := rueidis.NewClient(o)
-					defer c.Close()
 					note(who, "connected", err)
+					if err != nil {
+						return
+					}
+					defer c.Close()
 					for range 60 {
 						m, err := script.Exec(context.Background(), c, key, []string{who}).ToMessage()
 						note(who, show(m, err))

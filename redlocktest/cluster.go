@@ -73,7 +73,7 @@ func newCluster(t testing.TB, n int, options []ClusterOption) *Cluster {
 	return c
 }
 
-// Close ends the cluster: every connection is closed as by the server, every dial fails, no goroutine and no timer is left. Clients built on it must be closed by their owner, best before. A second call does nothing.
+// Close ends the cluster: every connection is closed as by the server, every dial fails, no goroutine and no timer is left. Nodes can still be looked at, but run no script. Clients built on it must be closed by their owner, best before. A second call does nothing.
 func (c *Cluster) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,6 +91,9 @@ func (c *Cluster) Close() {
 		}
 	}
 	c.network.stop()
+	for _, n := range c.nodes {
+		n.server.Retire()
+	}
 	c.lua.Put()
 	c.lua = nil
 }

@@ -49,15 +49,14 @@ type message struct {
 
 // inbound is what has arrived at the client's end. Its mutex is taken with or without the cluster's, never the other way round.
 type inbound struct {
-	mu       sync.Mutex
-	changed  *sync.Cond
-	bytes    []byte
-	read     int // of bytes
-	end      error
-	closed   bool
-	readBy   time.Time
-	writeBy  time.Time
-	deadline *time.Timer
+	mu      sync.Mutex
+	changed *sync.Cond
+	bytes   []byte
+	read    int // of bytes
+	end     error
+	closed  bool
+	readBy  time.Time
+	writeBy time.Time
 }
 
 func newConn(l *Link) *conn {

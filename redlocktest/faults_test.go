@@ -586,8 +586,12 @@ func TestClose(t *testing.T) {
 			dialed <- err
 		}()
 		synctest.Wait()
+		cluster.Node(0).Set("k", "v", 0)
 		cluster.Close()
 		cluster.Close()
+		value, _ := cluster.Node(0).Get("k")
+		require.Equal(t, "v", value, "one may still look")
+		require.Error(t, cluster.Node(0).Do("EVAL", "return 1", "0").(error), "the interpreter is another cluster's by now")
 		require.ErrorContains(t, <-dialed, "closed")
 		require.Contains(t, <-under, "(failed)")
 		_, err := l.Dial(t.Context())

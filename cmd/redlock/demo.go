@@ -192,8 +192,8 @@ func (s *show) takeOver(ctx context.Context, a, b *worker) error {
 	a.guard = guard
 	s.holds(a)
 	s.note("ForceAcquire took %v: it returns once B's guard has ended", short(took))
-	if !errors.Is(old.Err(), redlock.ErrTakenOver) {
-		return fmt.Errorf("worker B's guard does not say that it was taken over: %w", old.Err())
+	if !errors.Is(old.Err(), redlock.ErrLost) {
+		return fmt.Errorf("worker B's guard does not say that it was lost: %w", old.Err())
 	}
 
 	store.write(guard.FencingToken())

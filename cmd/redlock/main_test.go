@@ -55,7 +55,7 @@ var story = []string{
 	"B     has won both back",
 	"nodes B B B B B",
 	"B     context ended",
-	"redlock: lock lost to another holder",
+	"redlock: lock lost",
 	"A     HOLDS the lock",
 	"rejected, its token is smaller",
 	"nodes x x x A A",

@@ -54,7 +54,7 @@ type rig struct {
 	nodes   []*redisproc.Node
 	proxies []*netproxy.Proxy
 	history *check.History
-	lockers int
+	clients []*client
 
 	mu   sync.Mutex
 	held []*redlock.Guard
@@ -124,6 +124,7 @@ func (r *rig) newClient(name string, options ...optionFunc) (*client, error) {
 		return nil, err
 	}
 	c.Locker = l
+	r.clients = append(r.clients, c)
 	r.t.Cleanup(l.Close)
 	r.t.Cleanup(func() {
 		if r.t.Failed() && c.log.String() != "" {

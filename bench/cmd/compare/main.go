@@ -1,5 +1,5 @@
 // Command compare measures redlock beside other libraries on redis-server processes of
-// its own, and prints what docs/benchmarks.md shows. It takes about four minutes.
+// its own, and prints what docs/benchmarks.md shows. It takes four minutes at most.
 package main
 
 import (
@@ -143,7 +143,7 @@ func silent() error {
 		"The last node is stopped with SIGSTOP before the first round and stays so. It is a node that took connections before, the worst kind: redlock hangs up on it after a second. Redsync's Unlock is given a context of 500 ms, as it has no bound of its own.")
 	t := newTable("nodes", "callers", "peer", "ops/s", "ratio", "p50", "p99", "max", "failed")
 	defer t.print()
-	rounds, each := scaled(3, 600*time.Millisecond)
+	rounds, each := scaled(3, 400*time.Millisecond)
 	for _, n := range []int{3, 5} {
 		for _, callers := range []int{1, 16} {
 			peers := []bench.Peer{bench.BareQuorum, bench.Redlock, bench.Redsync, bench.RedsyncFast}

@@ -80,6 +80,8 @@ func (s *Server) evalSHA(a []string, readOnly bool) Value {
 func (s *Server) runScript(sc *script, a []string, readOnly bool) Value {
 	keys, ok := parseInt(a[2])
 	switch {
+	case s.lua == nil:
+		return errorReply("ERR the server is closed")
 	case !ok:
 		return errNotInteger
 	case keys < 0:

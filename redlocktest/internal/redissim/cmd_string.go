@@ -145,7 +145,7 @@ func set(s *Server, a []string) Value {
 	if nx && xx || keepTTL && expires {
 		return errSyntax
 	}
-	key, old := a[1], s.live(a[1])
+	key, old := a[1], s.live(a[1]) // EXAT and PXAT may lie in the past: OK, and the next look finds nothing
 	reply := replyOK
 	if getOld {
 		if reply = get(s, a); reply.isError() {
@@ -160,13 +160,6 @@ func set(s *Server, a []string) Value {
 	}
 	if keepTTL && old != nil {
 		expireAt = old.expireAt
-	}
-	if expires && expireAt <= s.nowMs { // EXAT and PXAT in the past: OK, and nothing is stored
-		if old != nil {
-			s.remove(s.db, key)
-			s.changed(key)
-		}
-		return reply
 	}
 	s.setString(key, a[2], expireAt)
 	return reply

@@ -99,6 +99,9 @@ func (s *Server) wipe() {
 	s.volatile = 0
 }
 
+// Retire takes the interpreter away, which others may use from now on: scripts answer an error.
+func (s *Server) Retire() { s.lua = nil }
+
 // RunID returns the 40 hex digits by which the process is known.
 func (s *Server) RunID() string {
 	if id, ok := s.info["run_id"]; ok {
@@ -267,7 +270,7 @@ func (s *Server) call(cmd *command, args []string) Value {
 	return v
 }
 
-// Microseconds returns the clock as TIME shows it.
+// micros is the clock as TIME shows it.
 func (s *Server) micros() (sec, usec int64) {
 	return s.now.Unix(), int64(s.now.Nanosecond() / 1000)
 }
