@@ -58,6 +58,7 @@ func (l *Locker) tryAcquire(ctx context.Context, name string, h hold) (*Guard, e
 	}
 	g := l.newGuard(ctx, name, h)
 	if err := l.enterAlone(g); err != nil {
+		g.cancel(err)
 		return nil, err
 	}
 	if err := l.attempt(ctx, g); err != nil {
@@ -100,6 +101,7 @@ func (l *Locker) forceAcquire(ctx context.Context, name string, h hold) (*Guard,
 	}
 	g := l.newGuard(ctx, name, h)
 	if err := l.enter(g); err != nil {
+		g.cancel(err)
 		return nil, err
 	}
 	if h.takeover == takeoverNow {

@@ -11,6 +11,9 @@ import (
 // errTooLate is why a vote that was won back is given up again.
 var errTooLate = errors.New("won back when no quorum stood any more")
 
+// errNoAnswerYet is a node's part where the others decided before it answered.
+var errNoAnswerYet = errors.New("had not answered when it was decided")
+
 // errAbsent says that the key is gone and nobody else holds it.
 var errAbsent = errors.New("key is gone")
 
@@ -110,6 +113,9 @@ func (g *Guard) ask() {
 	defer g.mu.Unlock()
 	if g.phase == over { // closed, or taken over by a guard of this Locker, before it has asked anybody
 		return
+	}
+	if g.phase == over {
+		return // closed, or taken over by a sibling, before anything was sent
 	}
 	now := g.l.clock.now()
 	g.round = now + g.l.option.NodeTimeout
@@ -220,6 +226,9 @@ func (g *Guard) decideToken(now time.Duration) {
 		case v.counts(now) && v.token == g.token:
 			agreed++
 		case c.busy || c.look:
+			if !c.busy && g.l.isClosed() && !g.l.nodes[i].isUp() {
+				continue // Close does not wait for a node that is known to be down
+			}
 			open++
 		}
 	}
@@ -256,13 +265,16 @@ func (g *Guard) fail(now time.Duration) {
 	if !g.ballot.reachable(now) {
 		kind = ErrNoQuorum
 	}
-	g.finish(now, g.report(now, kind))
+	e := g.report(now, kind)
+	e.takenOver = g.takeover != noTakeover && g.rivals() > len(g.ballot)-g.ballot.quorum()
+	g.finish(now, e)
 }
 
 // finish ends the guard: its context is done, and every node that may store its owner is asked to release.
 func (g *Guard) finish(now time.Duration, cause error) {
 	attempted := g.phase != held
 	g.phase, g.cause = over, cause
+	g.ended.Store(true)
 	g.deadline.Store(0)
 	g.cancel(cause)
 	switch {
@@ -311,14 +323,25 @@ func (g *Guard) loss(now time.Duration, forced bool) error {
 		return g.report(now, ErrNotLocked) // displaced before it was won: nothing was held that could be lost
 	}
 	e := g.report(now, ErrLost)
-	rivals := 0
-	for i := range g.claims {
-		if g.claims[i].rival != "" && g.claims[i].rival != tombstone {
-			rivals++
+	rivals, suspects := g.rivals(), 0
+	for _, v := range g.ballot {
+		if v.suspect {
+			suspects++ // pushed, and the look did not come back in time
 		}
 	}
-	e.takenOver = forced || len(g.ballot)-rivals < g.ballot.quorum()
+	e.takenOver = forced || rivals > 0 && rivals+suspects > len(g.ballot)-g.ballot.quorum()
 	return e
+}
+
+// rivals returns on how many nodes somebody else was found in our place.
+func (g *Guard) rivals() int {
+	n := 0
+	for i := range g.claims {
+		if r := g.claims[i].rival; r != "" && r != tombstone {
+			n++
+		}
+	}
+	return n
 }
 
 // report says how the votes stand.
@@ -334,7 +357,7 @@ func (g *Guard) report(now time.Duration, kind error) *QuorumError {
 		case v.state == granted:
 			err = fmt.Errorf("vote ran out %v ago", now-v.until)
 		default:
-			err = fmt.Errorf("%w: none so far", ErrNodeTimeout)
+			err = errNoAnswerYet
 		}
 		e.Errs = append(e.Errs, &NodeError{Addr: g.l.nodes[i].addr, Err: err})
 	}
@@ -381,7 +404,7 @@ func (g *Guard) settle(now time.Duration) {
 
 // unconfirmed returns nil if a quorum has confirmed that the key is gone, or says which nodes have not.
 func (g *Guard) unconfirmed() error {
-	e := &QuorumError{Name: g.name, Quorum: g.ballot.quorum(), Nodes: len(g.ballot), kind: ErrNoQuorum}
+	e := &QuorumError{Name: g.name, Quorum: g.ballot.quorum(), Nodes: len(g.ballot), kind: ErrNoQuorum, freed: true}
 	for i := range g.claims {
 		c := &g.claims[i]
 		if !c.busy && c.owedUntil == 0 {

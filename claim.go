@@ -18,6 +18,8 @@ type claim struct {
 	late        bool          // the last answer was "arrived too late"; that is asked again once
 	stale       bool          // its marker was not the one last read
 	undo        bool          // what was won back does not count: give it back
+	asks        int           // how often the node was asked for its vote
+	taken       bool          // a question was granted: a taker does not take the lock from its own taker by asking again
 	pushes      int           // pushes since the last regular renewal
 	nextAt      time.Duration // when to ask again
 	renewedAt   time.Duration // when the last step was sent that the node said yes to
@@ -37,6 +39,8 @@ const (
 	// looksPerRound bounds how often pushes can make a guard look at a node between two renewals: a server that
 	// pushes our own writes back, or whose tracking table overflows, must not make it spin.
 	looksPerRound = 4
+	// leftoverAsks bounds how often a node is asked for its vote that answers with what our own Locker is releasing.
+	leftoverAsks = 8
 	// retriesPerRound is how often a renewal or release that failed is tried again within one interval.
 	retriesPerRound = 8
 )
@@ -52,6 +56,8 @@ func (g *Guard) hand(i int, script script, now time.Duration, by func(*node, *st
 	switch script {
 	case scriptAcquire:
 		c.step.token, c.step.notAfter = g.proposal, g.round
+		c.step.takeOver = g.takeover != noTakeover && !c.taken
+		c.asks++
 		g.owe(c, c.step.notAfter)
 	case scriptExtend:
 		c.step.token, c.step.notAfter = g.token, now+g.l.option.NodeTimeout
@@ -59,12 +65,15 @@ func (g *Guard) hand(i int, script script, now time.Duration, by func(*node, *st
 		// the answer comes. Never at once after a push, only when a renewal is due: somebody who deletes a lock on
 		// all nodes, one after the other, means it.
 		regular := c.nextAt <= now+g.l.slack()
-		if g.phase == held && regular && !g.ballot[i].counts(now) && g.ballot.standing(now, i) >= g.ballot.quorum() {
+		if g.phase == held && regular && c.ghost <= now && !g.ballot[i].counts(now) && g.ballot.standing(now, i) >= g.ballot.quorum() {
 			c.step.mayWin = true
 			g.owe(c, c.step.notAfter)
 		}
 	case scriptRelease:
 		c.step.stay = g.waiter.staysAs()
+		if c.step.ended = g.phase == over; !c.step.ended { // it must not come late and delete what was won back since
+			c.step.notAfter = now + g.l.option.NodeTimeout
+		}
 	}
 	c.look = false
 	c.busy = true
@@ -117,6 +126,9 @@ func (g *Guard) next(i int, now time.Duration) {
 	switch {
 	case c.busy:
 	case g.phase == asking && g.round == 0: // pushed before it has asked anybody, which it will do now
+	case c.undo && c.owedUntil <= now: // the lease has run out by itself
+		c.undo, c.owedUntil, c.ghost = false, 0, 0
+		c.nextAt = now + g.pace
 	case g.phase == over || c.undo:
 		if c.owedUntil > now && c.nextAt <= now || g.waiter.mustLeave(i) {
 			g.send(i, scriptRelease, now)
@@ -134,19 +146,19 @@ func (g *Guard) next(i int, now time.Duration) {
 func (g *Guard) apply(i int, a answer, now time.Duration) {
 	c := &g.claims[i]
 	script := c.step.script
+	if lostOnTheWay(a) && c.step.notAfter != 0 {
+		c.ghost = c.step.notAfter + g.l.option.ClockBound
+	}
 	if script == scriptRelease {
 		g.applyRelease(i, a, now)
 		return
 	}
 	c.offset, c.clocked = a.offset, a.hasClock
 	g.waiter.noteLine(i, a)
-	if lostOnTheWay(a) {
-		c.ghost = c.step.notAfter + g.l.option.ClockBound
-	}
 	switch {
 	case g.phase == over: // whatever it says, a release follows
 		c.nextAt = 0
-		if a.unsent && c.ghost == 0 && script == scriptAcquire {
+		if a.unsent && c.asks == 1 && script == scriptAcquire {
 			c.owedUntil = 0
 		}
 		if a.err != nil && lostOnTheWay(a) {
@@ -174,19 +186,24 @@ func (g *Guard) applyAcquire(i int, a answer, now time.Duration) {
 	switch {
 	case a.err != nil:
 		v.state = failed
-		if a.unsent && c.ghost == 0 {
+		if a.unsent && c.asks == 1 {
 			c.owedUntil = 0
 		}
 	case a.code == codeOK && c.look:
 		// Pushed while it was on its way: it may be void already. The answer to the next question counts.
+	case a.code == codeOK && g.phase == held && g.ballot.standing(now, i) < g.ballot.quorum():
+		g.giveBack(i) // a straggler is added only while a quorum stands without it
 	case a.code == codeOK:
 		*v = vote{state: granted, until: g.claimUntil(a.sentAt), token: uint64(a.number)}
-		c.renewedAt = a.sentAt
+		c.renewedAt, c.taken = a.sentAt, true
 		c.look = g.phase == raising && v.token < g.token
 		g.noteDisplaced(i, a)
 	case a.code == codeHeld:
 		g.noteHeld(i, a, now)
 		c.rivalTicket, c.first = ticketOf(a.text), a.first
+		if g.phase == asking && c.asks < leftoverAsks && g.l.isLeftover(c.rival) {
+			c.again = true // released already, but this question came first: it must not block us
+		}
 		g.askAgain(i)
 	case a.code == codeInLine:
 		v.state = refused
@@ -198,14 +215,15 @@ func (g *Guard) applyAcquire(i int, a answer, now time.Duration) {
 	case a.code == codeOtherMarker && g.phase == asking:
 		c.stale = true // the keeper reads it again, and then the node is asked again
 		c.err = refusal(a.code, 0)
-		g.settleOwed(c, now)
 	case a.code == codeLate && !c.late && g.phase == asking:
 		c.late, c.look = true, true // the node's clock was not where it was taken to be; now it is known
 	default:
 		v.state = failed
 		c.err = refusal(a.code, a.left())
 		c.freeAt = a.at + a.left()
-		g.settleOwed(c, now)
+		if c.asks == 1 { // an earlier question may have been granted
+			g.settleOwed(c, now)
+		}
 	}
 }
 
@@ -214,7 +232,8 @@ func (g *Guard) applyExtend(i int, a answer, now time.Duration) {
 	c, v := &g.claims[i], &g.ballot[i]
 	retryAt := a.at + g.pace/retriesPerRound
 	// A vote that does not count already may count again only while a quorum stands without it.
-	continuous := v.counts(now) || g.ballot.standing(now, i) >= g.ballot.quorum()
+	standing := g.ballot.standing(now, i) >= g.ballot.quorum()
+	continuous := v.counts(now) || standing && c.ghost <= now
 	switch {
 	case a.err != nil: // for now: the vote keeps its end, and is lost then if this goes on
 		c.err, c.look, c.nextAt = a.err, false, retryAt
@@ -223,19 +242,19 @@ func (g *Guard) applyExtend(i int, a answer, now time.Duration) {
 		}
 	case (a.code == codeOK || a.code == codeWonBack) && c.look:
 		// Pushed while it was on its way: look again, the vote stays as it was.
-	case a.code == codeOK && continuous || a.code == codeWonBack && g.ballot.standing(now, i) >= g.ballot.quorum():
+	case a.code == codeOK && continuous || a.code == codeWonBack && standing:
 		*v = vote{state: granted, until: g.claimUntil(a.sentAt), token: max(v.token, c.step.token)}
 		c.err, c.rival, c.late = nil, "", false
 		c.renewedAt, c.nextAt = a.sentAt, a.sentAt+g.pace
 		g.owe(c, c.step.notAfter)
 		g.noteDisplaced(i, a)
 	case a.code == codeOK || a.code == codeWonBack: // too late to be continuous with what we had
-		v.state = failed
-		c.err = errTooLate
-		c.undo, c.nextAt = true, 0
+		g.giveBack(i)
 	case a.code == codeHeld:
 		c.nextAt = a.at + g.pace
-		if g.noteHeld(i, a, now) { // a takeover displaced us; an ordinary rival costs this vote alone
+		// A takeover that displaced us ends us; an ordinary rival costs this vote alone, and so does the tombstone of a
+		// taker that has gone. A taker that waits goes on while it has a quorum elsewhere, or two would end each other.
+		if g.noteHeld(i, a, now) && c.rival != tombstone && g.phase == held {
 			g.finish(now, g.loss(now, true))
 		}
 	case a.code == codeLate:
@@ -257,11 +276,19 @@ func (g *Guard) noteHeld(i int, a answer, now time.Duration) (displaced bool) {
 	c.err = &HeldError{Owner: c.rival, Left: a.left()}
 	c.freeAt = a.at + a.left()
 	g.settleOwed(c, now)
-	runsOut, displaced := displacedIn(a.text, a.offset)[g.owner]
+	until, displaced := displacedIn(a.text)[g.owner]
 	if displaced {
-		c.owedUntil = max(c.owedUntil, runsOut) // our release strikes us out, which the taker waits for
+		c.owedUntil = max(c.owedUntil, until-a.offset.lo) // our release strikes us out, which the taker waits for
 	}
 	return displaced
+}
+
+// giveBack notes that node i stores our owner and that it must not count.
+func (g *Guard) giveBack(i int) {
+	c := &g.claims[i]
+	g.ballot[i].state = failed
+	c.err = errTooLate
+	c.undo, c.nextAt = true, 0
 }
 
 func (g *Guard) applyRelease(i int, a answer, now time.Duration) {
@@ -272,12 +299,19 @@ func (g *Guard) applyRelease(i int, a answer, now time.Duration) {
 		c.nextAt = a.at + g.pace/retriesPerRound
 		return
 	}
+	if a.code == codeLate {
+		c.nextAt = a.at + g.pace/retriesPerRound
+		return
+	}
 	if c.undo {
 		c.undo = false
 		c.nextAt = a.at + g.pace
 	}
 	g.settleOwed(c, now)
-	if a.text != "" { // our own write pushes nobody here: whom it woke may be one of us
+	if a.code == codeHeld { // not ours, and we may have been struck out there: our own write pushes nobody here
+		g.l.background.Go(func() { g.l.tellTakers(g, i) })
+	}
+	if a.text != "" { // nor whom it woke, who may be one of us
 		g.l.background.Go(func() { g.l.wake(a.text, i) })
 	}
 }

@@ -26,8 +26,8 @@ type clock struct {
 }
 
 // partedBy is how far wall and monotonic clock must part before it is looked into. It is what a claim may be
-// counted too long, and lies far below any ClockBound.
-const partedBy = 5 * time.Millisecond
+// counted too long, and is no more than the smallest default ClockBound.
+const partedBy = time.Millisecond
 
 func newClock() *clock {
 	return &clock{read: time.Now, base: time.Now(), suspend: newSuspendClock()}

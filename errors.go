@@ -95,6 +95,7 @@ type QuorumError struct {
 
 	kind      error
 	takenOver bool
+	freed     bool // it counts confirmations of a release
 }
 
 func (e *QuorumError) Error() string {
@@ -102,7 +103,14 @@ func (e *QuorumError) Error() string {
 	if e.takenOver {
 		kind += " to another holder"
 	}
-	text := fmt.Sprintf("%s: %q: %d of %d nodes vote yes, quorum is %d", kind, e.Name, e.Votes, e.Nodes, e.Quorum)
+	verb := "vote yes"
+	switch {
+	case errors.Is(e.kind, ErrLost):
+		verb = "were left"
+	case e.freed:
+		verb = "confirmed the release"
+	}
+	text := fmt.Sprintf("%s: %q: %d of %d nodes %s, quorum is %d", kind, e.Name, e.Votes, e.Nodes, verb, e.Quorum)
 	if len(e.Errs) == 0 {
 		return text
 	}

@@ -44,9 +44,8 @@ func ticketOf(value string) uint64 {
 	return n
 }
 
-// displacedIn returns the owners listed in a lock's value, with the local instant at which each one's lease there has
-// run out for sure, drift and bound apart.
-func displacedIn(value string, clock offset) map[string]time.Duration {
+// displacedIn returns the owners listed in a lock's value, with the end of each one's lease there in node time.
+func displacedIn(value string) map[string]time.Duration {
 	var listed map[string]time.Duration
 	for i, entry := range strings.Split(value, ";") {
 		owner, until, ok := strings.Cut(entry, "@")
@@ -57,41 +56,50 @@ func displacedIn(value string, clock offset) map[string]time.Duration {
 		if listed == nil {
 			listed = make(map[string]time.Duration)
 		}
-		listed[owner] = time.Duration(micros)*time.Microsecond - clock.lo
+		listed[owner] = time.Duration(micros) * time.Microsecond
 	}
 	return listed
 }
 
 // displacement is what a taker knows of one holder that it displaced.
 type displacement struct {
-	until time.Duration // its leases have run out by then
-	ended bool          // it was struck out: its guard has ended
-	on    map[int]bool  // nodes whose list had it
+	until time.Duration         // its leases have run out by then
+	ended bool                  // it was struck out: its guard has ended
+	on    map[int]time.Duration // nodes whose list had it, with the end of its lease there in node time
 }
 
-// noteDisplaced takes the list that node i's yes carried. An owner that was listed there and is not any more has
-// either ended or run out.
+// noteDisplaced takes the list that node i's yes carried.
+//
+// An owner that was listed there and is not any more was struck out by its own release, which is sent only after its
+// guard has ended, or its entry was dropped by somebody else because it had run out there. So absence means "ended" only
+// while the node's own clock says that the entry had not run out; and only in the answer to an extension, which finds the
+// value that was there before: one that is granted anew, after somebody deleted the key, comes with no list at all.
 func (g *Guard) noteDisplaced(i int, a answer) {
 	if g.takeover != takeoverSafely || a.text == "" && g.displaced == nil {
 		return
 	}
 	o := g.l.option
-	listed := displacedIn(a.text, a.offset)
-	for owner, runsOut := range listed {
+	listed := displacedIn(a.text)
+	for owner, until := range listed {
 		d := g.displaced[owner]
 		if d == nil {
-			d = &displacement{on: make(map[int]bool)}
+			d = &displacement{on: make(map[int]time.Duration)}
 			if g.displaced == nil {
 				g.displaced = make(map[string]*displacement)
 			}
 			g.displaced[owner] = d
 			g.l.background.Go(func() { g.l.endLocally(g, owner) })
 		}
-		d.on[i] = true
-		d.until = max(d.until, a.at+goneAfter(max(0, runsOut-a.at), o.DriftFactor, o.ClockBound))
+		if d.on[i] == until {
+			continue // counted once: a list that goes on naming it must not put its end off
+		}
+		d.on[i] = until
+		d.until = max(d.until, a.at+goneAfter(max(0, until-a.offset.lo-a.at), o.DriftFactor, o.ClockBound))
 	}
 	for owner, d := range g.displaced {
-		if _, still := listed[owner]; d.on[i] && !still && a.at < d.until {
+		_, still := listed[owner]
+		until, was := d.on[i]
+		if was && !still && g.claims[i].step.script == scriptExtend && a.offset.hi+a.at < until {
 			d.ended = true
 		}
 	}
@@ -161,11 +169,20 @@ func (l *Locker) endLocally(taker *Guard, owner string) {
 	}
 }
 
+// tellTakers has the takers of this same Locker look at node i, where the release of g came after they did.
+func (l *Locker) tellTakers(g *Guard, i int) {
+	for _, other := range l.guardsOf(g.name) {
+		if other != g && other.takeover == takeoverSafely {
+			other.pushed(i)
+		}
+	}
+}
+
 // takenOver ends a guard that a takeover displaced.
 func (g *Guard) takenOver() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.phase != over {
+	if g.phase == held || g.phase == clearing || g.phase == confirming {
 		now := g.l.clock.now()
 		g.finish(now, g.loss(now, true))
 	}

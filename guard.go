@@ -24,6 +24,7 @@ type Guard struct {
 	ctx      guardContext
 	cancel   context.CancelCauseFunc
 
+	ended    atomic.Bool  // phase over was reached
 	deadline atomic.Int64 // the ballot's validUntil while held, 0 once ended: what Err compares with the clock
 
 	mu        sync.Mutex
@@ -115,6 +116,7 @@ func (g *Guard) end(cause error) error {
 	now := g.l.clock.now()
 	g.checkAlive(now)
 	if g.phase == over {
+		g.settle(now)
 		return g.cause
 	}
 	g.finish(now, cause)

@@ -56,6 +56,9 @@ func (l *Locker) admit(ctx context.Context, n *node, client rueidis.Client, info
 			}
 			return why
 		}
+		if s.adopted {
+			l.log.Info("redlock: amending a node's marker", "node", n.addr, "from", s.marker.rest(), "to", due.rest())
+		}
 		var err error
 		if raw, err = l.mark(ctx, n, client, info.runID, s.marker, *due); err != nil {
 			return err
@@ -177,15 +180,41 @@ func (l *Locker) due(n *node, s seen) (*change, error) {
 		c.set = set
 		return &c, nil
 	}
-	if s.marker.longest < l.option.MaxKeyValidity {
-		c := change{marker: s.marker, quarantine: -1, raise: -1}
-		c.longest = l.option.MaxKeyValidity
-		l.raisedAt = 0
-		l.log.Info("redlock: raising the longest lease", "node", n.addr, "from", s.marker.longest, "to", c.longest)
-		l.oldLongest = max(l.oldLongest, s.marker.longest)
+	c := change{marker: s.marker, quarantine: -1, raise: -1}
+	switch {
+	case s.marker.longest < l.option.MaxKeyValidity:
+		c.longest = l.option.MaxKeyValidity // announced; used when it is proven
 		return &c, nil
+	case s.marker.proven < s.marker.longest && l.knownToAll(s.marker.proven):
+		c.proven = s.marker.longest
+		return &c, nil
+	case s.marker.proven < l.option.KeyValidity:
+		return nil, fmt.Errorf("%w: KeyValidity %v is longer than %v, the longest lease in use so far; it may be used when every node has known it for that long",
+			ErrQuarantined, l.option.KeyValidity, s.marker.proven)
 	}
-	return nil, l.tooLong()
+	return nil, nil
+}
+
+// knownToAll reports whether every node has shown the longest lease of all for as long as one of the old leases lasts.
+// Only then may it be used: until then a node that loses its memory may be adopted, by a client that has read none but
+// nodes that do not know it, with a quarantine that is too short. What is proven is written into the markers, since a
+// client that restarts remembers nothing.
+func (l *Locker) knownToAll(old time.Duration) bool {
+	longest := time.Duration(0)
+	for _, o := range l.seen {
+		longest = max(longest, o.marker.longest)
+	}
+	for _, o := range l.seen {
+		if !o.adopted || o.marker.longest < longest {
+			l.knownFrom = 0
+			return false
+		}
+	}
+	now := l.clock.now()
+	if l.knownFrom == 0 {
+		l.knownFrom = now
+	}
+	return now >= l.knownFrom+goneAfter(old, l.option.DriftFactor, l.option.ClockBound)
 }
 
 // adoption returns the marker for a node that has none, or one of another process: it grants nothing until every
@@ -198,12 +227,21 @@ func (l *Locker) adoption(n *node, s seen, others []marker, clockErr error) (*ch
 		return nil, fmt.Errorf("%w: it is adopted once %d nodes have been read, %d have", ErrQuarantined, q, 1+len(others))
 	}
 	longest, set, brandNew := max(l.option.MaxKeyValidity, s.marker.longest), s.marker.set, s.marker.raw == ""
+	proven := time.Duration(0)
 	for _, o := range others {
-		longest = max(longest, o.longest)
-		if o.set != "" && (set == "" || o.set < set) {
-			set = o.set
+		if o.set != "" {
+			if err := l.disagreement(o); err != nil {
+				return nil, err
+			}
+			if set == "" || o.set < set {
+				set = o.set
+			}
 		}
+		longest, proven = max(longest, o.longest), max(proven, o.proven)
 		brandNew = brandNew && (o.raw == "" || o.first)
+	}
+	if proven == 0 {
+		proven = longest // nobody remembers a shorter one
 	}
 	if clockErr == nil {
 		clockErr = l.clockAgrees(n)
@@ -215,7 +253,7 @@ func (l *Locker) adoption(n *node, s seen, others []marker, clockErr error) (*ch
 		set = l.newSet
 	}
 	c := &change{
-		marker: marker{longest: longest, nodes: len(l.nodes), set: set, first: brandNew, quarantined: l.quarantine > 0, floor: s.marker.floor},
+		marker: marker{longest: longest, proven: proven, nodes: len(l.nodes), set: set, first: brandNew, quarantined: l.quarantine > 0, floor: s.marker.floor},
 		raise:  longest + l.option.ClockBound,
 	}
 	if l.quarantine > 0 {
@@ -258,37 +296,20 @@ func (l *Locker) smallestSet(m marker) string {
 	return set
 }
 
-// allFirst reports whether every node that carries a set's id was adopted as brand-new: two clients that met a new
-// set at the same time may have made up two ids.
+// allFirst reports whether every node that carries a set's id was adopted as brand-new, and within the last lease: two
+// clients that met a new set at the same time may have made up two ids. Later two ids are two sets.
 func (l *Locker) allFirst(set string) bool {
-	for _, o := range l.seen {
-		if o.adopted && o.marker.set == set && !o.marker.first {
+	now := l.clock.now()
+	for i, o := range l.seen {
+		if !o.adopted || o.marker.set != set {
+			continue
+		}
+		// The fence floor lies a lease above the node's time at adoption, also where the quarantine is off or was skipped.
+		if t, _ := l.nodes[i].nodeTime(now); !o.marker.first || o.marker.floor <= t.Microseconds() {
 			return false
 		}
 	}
 	return true
-}
-
-// tooLong refuses votes to a lease that nodes do not know yet. A longer one is used only when all of them show it,
-// and one old lease later: until then a node may have been adopted for the old one.
-func (l *Locker) tooLong() error {
-	if l.oldLongest == 0 {
-		return nil
-	}
-	for i, o := range l.seen {
-		if !o.adopted || o.marker.longest < l.option.MaxKeyValidity {
-			return fmt.Errorf("%w: MaxKeyValidity %v is longer than %v, and node %s has not been told yet", ErrDisagreement, l.option.MaxKeyValidity, l.oldLongest, l.nodes[i].addr)
-		}
-	}
-	now := l.clock.now()
-	if l.raisedAt == 0 {
-		l.raisedAt = now
-	}
-	if from := l.raisedAt + goneAfter(l.oldLongest, l.option.DriftFactor, l.option.ClockBound); now < from {
-		return fmt.Errorf("%w: MaxKeyValidity was raised from %v to %v, which may be used in %v", ErrQuarantined, l.oldLongest, l.option.MaxKeyValidity, from-now)
-	}
-	l.oldLongest = 0
-	return nil
 }
 
 // mark writes a node's marker if nobody else was first, and returns what is stored after that.
@@ -352,17 +373,25 @@ func (l *Locker) clockAgrees(n *node) error {
 // acts only if every node answers, none holds a lock of this prefix, and none is past its first quarantine: then
 // nobody can have been granted anything. Fence floors stay. Init on a set that is not quarantined does nothing.
 //
-// It returns an error that names the node in the way; the nodes already released stay so.
+// A set all of whose nodes were wiped (FLUSHALL everywhere) looks like a brand-new one: do not call Init while locks
+// of before may still be held.
+//
+// It waits for nodes that are just starting, a second at most, and returns an error that names the node in the way; the
+// nodes whose quarantine it ended stay so.
 func (l *Locker) Init(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, max(l.option.NodeTimeout, dialWithin))
+	ctx, cancel := context.WithTimeout(ctx, max(l.option.NodeTimeout, time.Second))
 	defer cancel()
 	var fresh []*node
-	for _, n := range l.nodes {
-		quarantined, err := l.inFirstQuarantine(ctx, n)
+	markers := make([]marker, len(l.nodes))
+	for i, n := range l.nodes {
+		err := l.awaitFit(ctx, n)
+		if err == nil {
+			markers[i], err = l.inFirstQuarantine(ctx, n)
+		}
 		if err != nil {
 			return fmt.Errorf("redlock: Init: %w", &NodeError{n.addr, err})
 		}
-		if quarantined {
+		if markers[i].raw != "" {
 			fresh = append(fresh, n)
 		}
 	}
@@ -373,49 +402,67 @@ func (l *Locker) Init(ctx context.Context) error {
 		return fmt.Errorf("redlock: Init: %d of %d nodes are past their first quarantine: locks may have been granted, wait for the others", len(l.nodes)-len(fresh), len(l.nodes))
 	}
 	for _, n := range fresh {
-		if err := l.endQuarantine(ctx, n); err != nil {
+		if err := l.endQuarantine(ctx, n, markers[n.index]); err != nil {
 			return fmt.Errorf("redlock: Init: %w", &NodeError{n.addr, err})
 		}
 	}
 	return nil
 }
 
-// inFirstQuarantine reports whether a node waits in the quarantine that it got as a brand-new one. It is an error
-// if it does not answer, or if it does and yet holds a lock.
-func (l *Locker) inFirstQuarantine(ctx context.Context, n *node) (bool, error) {
-	client, known, err := n.forInit()
-	if err != nil {
-		return false, err
-	}
-	now, _ := n.nodeTime(l.clock.now())
-	if known.until <= now.Microseconds() {
-		return false, nil
-	}
-	if !known.first {
-		return false, nil
-	}
-	for cursor := uint64(0); ; {
-		page, err := client.Do(ctx, client.B().Scan().Cursor(cursor).Match(globEscape(l.option.KeyPrefix)+":{*").Count(1000).Build()).AsScanEntry()
-		if err != nil {
-			return false, err
+// awaitFit waits until a node's keeper has connected to it and adopted it.
+func (l *Locker) awaitFit(ctx context.Context, n *node) error {
+	for {
+		_, _, err := n.forInit()
+		if err == nil || permanent(err) {
+			return err
 		}
-		if len(page.Elements) > 0 {
-			return false, fmt.Errorf("it holds the lock key %q", page.Elements[0])
-		}
-		if cursor = page.Cursor; cursor == 0 {
-			return true, nil
+		select {
+		case <-ctx.Done():
+			return err
+		case <-l.life.Done():
+			return ErrLockerClosed
+		case <-time.After(time.Millisecond):
 		}
 	}
 }
 
-func (l *Locker) endQuarantine(ctx context.Context, n *node) error {
+// inFirstQuarantine returns the marker of a node that waits in the quarantine which it got as a brand-new one, an empty
+// marker if it does not. It is an error if it does and yet holds a lock.
+func (l *Locker) inFirstQuarantine(ctx context.Context, n *node) (marker, error) {
 	client, known, err := n.forInit()
+	if err != nil {
+		return marker{}, err
+	}
+	now, _ := n.nodeTime(l.clock.now())
+	if known.until <= now.Microseconds() || !known.first {
+		return marker{}, nil
+	}
+	for cursor := uint64(0); ; {
+		page, err := client.Do(ctx, client.B().Scan().Cursor(cursor).Match(globEscape(l.option.KeyPrefix)+":{*").Count(1000).Build()).AsScanEntry()
+		if err != nil {
+			return marker{}, err
+		}
+		if len(page.Elements) > 0 {
+			return marker{}, fmt.Errorf("it holds the lock key %q", page.Elements[0])
+		}
+		if cursor = page.Cursor; cursor == 0 {
+			return known, nil
+		}
+	}
+}
+
+// endQuarantine ends the quarantine of the node whose marker was known, if it is still the one.
+func (l *Locker) endQuarantine(ctx context.Context, n *node, known marker) error {
+	client, _, err := n.forInit()
 	if err != nil {
 		return err
 	}
-	c := change{marker: known, quarantine: 0, raise: -1}
-	if _, err := l.mark(ctx, n, client, known.runID, known, c); err != nil {
+	raw, err := l.mark(ctx, n, client, known.runID, known, change{marker: known, quarantine: 0, raise: -1})
+	if err != nil {
 		return err
+	}
+	if m, ok := parseMarker(raw); !ok || m.set != known.set {
+		return fmt.Errorf("its marker changed meanwhile, to %q", raw)
 	}
 	// The keeper reads the marker back and tells the scripts; a vote asked for before it has fails, so wait.
 	n.lookAgain()

@@ -87,6 +87,9 @@ func (n *node) check() error {
 	ctx, cancel := context.WithTimeout(n.l.life, max(n.l.option.NodeTimeout, dialWithin))
 	defer cancel()
 	err := n.look(ctx)
+	if errors.Is(err, ErrNodeTimeout) {
+		n.hangUpFor(err) // connected but mute: rueidis alone would wait for 11 s
+	}
 	if err != nil {
 		n.mu.Lock()
 		n.down = err
@@ -146,16 +149,12 @@ func (n *node) look(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrNodeDown, errTracking)
 	}
 
-	n.mu.Lock()
-	n.digests, n.cutFor = digests, nil
-	wasDown := n.down != nil
-	n.down = nil
-	n.mu.Unlock()
 	nodeNow := time.Duration(clock[0])*time.Second + time.Duration(clock[1])*time.Microsecond
 	clockErr := n.watch(offsetOf(nodeNow, sentAt, at))
 	unfit := n.l.admit(ctx, n, client, info, raw, clockErr)
-	n.mu.Lock()
-	n.unfit = unfit
+	n.mu.Lock() // all at once: a node that is up and not known to be unfit is asked for votes
+	wasDown := n.down != nil
+	n.digests, n.cutFor, n.down, n.unfit = digests, nil, nil, unfit
 	n.mu.Unlock()
 	if wasDown {
 		n.l.log.Info("redlock: node is up", "node", n.addr, "version", info.version)

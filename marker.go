@@ -10,7 +10,7 @@ import (
 // marker is what a node remembers of itself for one key prefix, in the key <prefix>:marker. Scripts compare it as
 // a whole with what the client last read, so a client that has not read what the node says now gets no vote.
 //
-//	run_id : quarantined until µs : fence floor µs : longest lease ms : nodes : set id : first : quarantine
+//	run_id : quarantined until µs : fence floor µs : longest lease ms[/proven ms] : nodes : set id : first : quarantine
 //
 // It is the only witness of lost memory that holds: uptime is wall clock and jumps with it, and FLUSHALL, SWAPDB,
 // a promoted replica and a stale dump change nothing that a client could see.
@@ -19,7 +19,8 @@ type marker struct {
 	runID       string        // of the process that the data was adopted for
 	until       int64         // µs of node time: no grants before
 	floor       int64         // tokens start here
-	longest     time.Duration // longest lease any client uses
+	longest     time.Duration // longest lease any client wants to use
+	proven      time.Duration // longest lease that may be used: every node has known it for as long as an old one lasts
 	nodes       int           // how many nodes the clients' set has
 	set         string        // the set's id
 	first       bool          // adopted as a brand-new node, whose quarantine Init may skip
@@ -35,16 +36,21 @@ func parseMarker(raw string) (m marker, ok bool) {
 	}
 	until, err1 := strconv.ParseInt(f[1], 10, 64)
 	floor, err2 := strconv.ParseInt(f[2], 10, 64)
-	longest, err3 := strconv.ParseInt(f[3], 10, 64)
+	announced, shorter, raised := strings.Cut(f[3], "/")
+	if !raised {
+		shorter = announced
+	}
+	longest, err3 := strconv.ParseInt(announced, 10, 64)
+	proven, err5 := strconv.ParseInt(shorter, 10, 64)
 	nodes, err4 := strconv.Atoi(f[4])
-	if err1 != nil || err2 != nil || err3 != nil || err4 != nil || len(f[0]) != runIDLen {
+	if err1 != nil || err2 != nil || err3 != nil || err4 != nil || err5 != nil || len(f[0]) != runIDLen {
 		return m, false
 	}
-	if longest <= 0 || longest > maxKeyValidity.Milliseconds() || until < 0 || until >= maxMicros || floor < 0 || floor >= maxMicros {
+	if proven <= 0 || proven > longest || longest > maxKeyValidity.Milliseconds() || until < 0 || until >= maxMicros || floor < 0 || floor >= maxMicros {
 		return m, false // no client wrote that: it would overflow an instant, or quarantine for ever
 	}
 	m.runID, m.until, m.floor, m.nodes, m.set = f[0], until, floor, nodes, f[5]
-	m.longest = time.Duration(longest) * time.Millisecond
+	m.longest, m.proven = time.Duration(longest)*time.Millisecond, time.Duration(proven)*time.Millisecond
 	m.first, m.quarantined = f[6] == "first", f[7] == "on"
 	return m, true
 }
@@ -58,7 +64,11 @@ func (m marker) rest() string {
 	if m.quarantined {
 		quarantine = "on"
 	}
-	return fmt.Sprintf("%d:%d:%s:%s:%s", m.longest.Milliseconds(), m.nodes, m.set, first, quarantine)
+	longest := strconv.FormatInt(m.longest.Milliseconds(), 10)
+	if m.proven != m.longest {
+		longest += "/" + strconv.FormatInt(m.proven.Milliseconds(), 10)
+	}
+	return fmt.Sprintf("%s:%d:%s:%s:%s", longest, m.nodes, m.set, first, quarantine)
 }
 
 const (

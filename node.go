@@ -69,6 +69,8 @@ type step struct {
 	token    uint64        // acquire: proposed; extend: to be stored
 	mayWin   bool          // extend: an absent key may be won back
 	stay     string        // release: the ticket of a waiter that stays in line, "" for one that leaves
+	ended    bool          // release: the guard has ended, strike it out of displaced lists
+	takeOver bool          // acquire: from whoever holds it
 }
 
 // answer is what came of a step.
@@ -224,7 +226,10 @@ func (n *node) answerAll(batch []*step, a answer) {
 func (n *node) command(client rueidis.Client, s *step, verb, script string, known identity, off offset) rueidis.Completed {
 	g, l := s.guard, n.l
 	b := client.B().Arbitrary(verb).Args(script)
-	notAfter := strconv.FormatInt((s.notAfter + off.hi).Microseconds(), 10)
+	notAfter := "0" // no such limit
+	if s.notAfter != 0 {
+		notAfter = strconv.FormatInt((s.notAfter + off.hi).Microseconds(), 10)
+	}
 	token := strconv.FormatUint(s.token, 10)
 	switch s.script {
 	case scriptAcquire:
@@ -234,7 +239,7 @@ func (n *node) command(client rueidis.Client, s *step, verb, script string, know
 			b = b.Args("3", g.key, l.markerKey, g.queueKey)
 		}
 		return b.Args(g.owner, l.leaseMillis, token, notAfter, g.fenceKey, known.marker.raw, known.until, known.floor,
-			known.longest, l.boundMicros, flag(g.takeover != noTakeover),
+			known.longest, l.boundMicros, flag(s.takeOver),
 			l.wakePrefix, g.waiter.name(), g.waiter.place(), wakeMillis).Build()
 	case scriptExtend:
 		return b.Args("2", g.key, l.markerKey, g.owner, l.leaseMillis, token, notAfter, g.fenceKey,
@@ -245,7 +250,7 @@ func (n *node) command(client rueidis.Client, s *step, verb, script string, know
 		} else {
 			b = b.Args("2", g.key, g.queueKey)
 		}
-		return b.Args(g.owner, l.wakePrefix, wakeMillis, g.waiter.name(), s.stay).Build()
+		return b.Args(g.owner, l.wakePrefix, wakeMillis, g.waiter.name(), s.stay, flag(s.ended), notAfter).Build()
 	}
 }
 
@@ -353,7 +358,7 @@ func (n *node) lookWithin() time.Duration {
 	return min(n.l.option.NodeTimeout, max(4*n.rtt, minLook))
 }
 
-const minLook = 20 * time.Millisecond
+const minLook = 50 * time.Millisecond
 
 // watch compares the node's clock with where it must be by what was seen before: it may have run off ours by no
 // more than the drift, and stepped by no more than the bound. It returns an error while the clock is off, for the
@@ -362,6 +367,16 @@ const minLook = 20 * time.Millisecond
 // A small step does not move the expectation, or many of them, or a clock that stands still under frequent looks,
 // would pass one by one; drift lets it catch up.
 func (n *node) watch(o offset) error {
+	ranOff, err := n.measureClock(o)
+	if ranOff > 0 {
+		n.l.log.Warn("redlock: node's clock stepped or runs wrong: its votes do not count for a lease",
+			"node", n.addr, "off", ranOff, "bound", n.l.option.ClockBound)
+		n.l.background.Go(func() { n.l.distrust(n.index) })
+	}
+	return err
+}
+
+func (n *node) measureClock(o offset) (ranOff time.Duration, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.offset = o
@@ -375,14 +390,12 @@ func (n *node) watch(o offset) error {
 	case off > n.l.option.ClockBound:
 		n.expect = o
 		n.offTill = o.at + max(n.known.marker.longest, n.l.option.MaxKeyValidity)
-		n.l.log.Warn("redlock: node's clock stepped or runs wrong: its votes do not count for a lease",
-			"node", n.addr, "off", off, "bound", n.l.option.ClockBound)
-		n.l.background.Go(func() { n.l.distrust(n.index) })
+		ranOff = off
 	}
 	if o.at < n.offTill {
-		return fmt.Errorf("%w: it stepped or runs wrong, its votes do not count for %v more", ErrClockOff, n.offTill-o.at)
+		err = fmt.Errorf("%w: it stepped or runs wrong, its votes do not count for %v more", ErrClockOff, n.offTill-o.at)
 	}
-	return nil
+	return ranOff, err
 }
 
 // nodeTime estimates the node's clock at a local instant. ok is false for a node never heard of.

@@ -107,6 +107,9 @@ func (o LockerOption) resolve() (LockerOption, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
+	if o.KeyValidity%time.Millisecond != 0 || o.MaxKeyValidity%time.Millisecond != 0 {
+		return o, invalid("KeyValidity is %v and MaxKeyValidity %v: Redis counts leases in whole milliseconds", o.KeyValidity, o.MaxKeyValidity)
+	}
 	if o.KeyValidity < minKeyValidity {
 		return o, invalid("KeyValidity is %v: it must be at least %v, Redis counts leases in milliseconds", o.KeyValidity, minKeyValidity)
 	}

@@ -1,6 +1,10 @@
 package redlock
 
-import "slices"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // place is what one Locker does about one name: the guards it has there, and who waits in line for it.
 type place struct {
@@ -21,7 +25,7 @@ func (l *Locker) enterLocked(g *Guard) error {
 	}
 	p := l.placeOf(g.name)
 	p.guards = append(p.guards, g)
-	l.open[g] = struct{}{}
+	l.open[g.owner] = g
 	return nil
 }
 
@@ -58,10 +62,10 @@ func (l *Locker) tidy(name string, p *place) {
 func (l *Locker) forget(g *Guard) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, ok := l.open[g]; !ok {
+	if _, ok := l.open[g.owner]; !ok {
 		return
 	}
-	delete(l.open, g)
+	delete(l.open, g.owner)
 	if l.drained != nil && len(l.open) == 0 {
 		close(l.drained)
 	}
@@ -81,11 +85,30 @@ func (l *Locker) guardsOf(name string) []*Guard {
 func (l *Locker) openGuards() []*Guard {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	guards := make([]*Guard, 0, len(l.open))
-	for g := range l.open {
-		guards = append(guards, g)
+	return l.openGuardsLocked()
+}
+
+// isLeftover reports whether a key with this owner is what is left of an attempt of this Locker: its release is on its
+// way. A guard's end is final, so what was over when it was looked at stays so.
+func (l *Locker) isLeftover(owner string) bool {
+	l.mu.Lock()
+	g := l.open[owner]
+	l.mu.Unlock()
+	return g != nil && g.ended.Load()
+}
+
+// openGuardsLocked returns them in an order that a simulated run repeats.
+func (l *Locker) openGuardsLocked() []*Guard {
+	return slices.SortedFunc(maps.Values(l.open), func(a, b *Guard) int { return strings.Compare(a.owner, b.owner) })
+}
+
+// tellWaiters has the first in every line ask the nodes.
+func (l *Locker) tellWaiters() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(l.places)) {
+		l.places[name].wakeFirst()
 	}
-	return guards
 }
 
 func (p *place) wakeFirst() {

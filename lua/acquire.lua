@@ -66,7 +66,7 @@ if value and not ours then
   end
   -- Taking over: carry every owner displaced here whose claim may still be counted by somebody.
   for o, til in string.gmatch(value, ';(%w+)@(%d+)') do
-    if tonumber(til) > now then list = list .. ';' .. o .. '@' .. til end
+    if o ~= owner and tonumber(til) > now then list = list .. ';' .. o .. '@' .. til end
   end
   if string.sub(value, 1, 1) ~= '~' then
     local displaced = string.match(value, '^%w+') or '0'
@@ -99,7 +99,7 @@ end
 local token
 if ours then
   -- Asked again: every OK means "renewed just now", or the client would count a lease from a later send.
-  if redis.call('PTTL', KEYS[1]) < lease then redis.call('PEXPIRE', KEYS[1], lease) end
+  redis.call('PEXPIRE', KEYS[1], math.max(lease, redis.call('PTTL', KEYS[1])))
   token = redis.call('INCRBY', ARGV[5], 0)
   list = string.sub(value, #owner + 1)
 else

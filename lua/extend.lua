@@ -21,7 +21,7 @@ end
 
 if value then
   -- The lease first: with full memory and noeviction the first write decides, and PEXPIRE is let through.
-  if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+  redis.call('PEXPIRE', KEYS[1], math.max(tonumber(ARGV[2]), redis.call('PTTL', KEYS[1])))
   if redis.call('INCRBY', ARGV[5], 0) < tonumber(ARGV[3]) then redis.call('SET', ARGV[5], ARGV[3]) end
   redis.call('GET', KEYS[1])
   return {1, now, 0, string.sub(value, #owner + 1)}

@@ -1,15 +1,22 @@
--- release gives a lease back and wakes the first in line. It is sent only after the guard has ended, so wherever the
--- owner stands in a displaced list it also says "this owner is dead": its entry is struck out, and the taker is pushed.
+-- release gives a lease back and wakes the first in line. Sent after the guard has ended it also says "this owner is
+-- dead" wherever the owner stands in a displaced list: its entry is struck out, and the taker is pushed.
 --
 -- KEYS 1 lock  2 queue  3 the waiter's wake key, if there is one
 -- ARGV 1 owner  2 wake key prefix  3 wake key ms  4 waiter, '' for none  5 its ticket, '' if it leaves the line
+--      6 '1' if the guard has ended  7 not after, µs of node time, '0' for any time: what a live guard gives back it
+--      may win back later
 -- Answer {1, woken} the lock was ours and is gone  {0, woken} it was not ours; woken is a waiter, '' for none
+--        {-3, ''} arrived too late
 local owner, wakes, me, ticket = ARGV[1], ARGV[2], ARGV[4], ARGV[5]
+if ARGV[7] ~= '0' then
+  local t = redis.call('TIME')
+  if t[1] * 1000000 + t[2] > tonumber(ARGV[7]) then return {-3, ''} end
+end
 local value = redis.call('GET', KEYS[1])
 local head = value and string.match(value, '^[^;#]*')
 local ours = head == owner
 
-if ours or value and string.find(value, ';' .. owner .. '@', 1, true) then
+if ours or value and ARGV[6] == '1' and string.find(value, ';' .. owner .. '@', 1, true) then
   -- What is left of the list: owners that others displaced and that may still count on their claim.
   local t = redis.call('TIME')
   local now = t[1] * 1000000 + t[2]
@@ -23,6 +30,7 @@ if ours or value and string.find(value, ';' .. owner .. '@', 1, true) then
   end
   if not ours and head ~= '~' then
     redis.call('SET', KEYS[1], string.match(value, '^[^;]*') .. list, 'KEEPTTL')
+    redis.call('GET', KEYS[1]) -- the taker may be of this same Locker, and tracked by this same connection
   elseif last > 0 then -- a tombstone: the displaced are not to be overlapped by whoever comes next
     redis.call('SET', KEYS[1], '~' .. list, 'PX', math.ceil((last - now) / 1000))
   else

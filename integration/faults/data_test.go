@@ -218,40 +218,48 @@ func TestRow25ForeignSet(t *testing.T) {
 	r.settle("held")
 }
 
-// Row 26: a server that evicts may forget any key. It is warned of at the start; tokens rise all the same.
+// Row 26: a server that evicts may forget any key, and is warned of at the start. Where it evicts only what has a
+// lease, as volatile-* does, locks are lost and exclusion with them, but not the fence: tokens rise all the same. Where
+// it evicts anything, as allkeys-* does, the fence's memory may go too: nothing is promised but that it goes on.
 func TestRow26Eviction(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 5, redisproc.Options{Args: []string{"--maxmemory", "4mb", "--maxmemory-policy", "allkeys-lru", "--maxmemory-samples", "10"}})
-	a := r.client("a")
-	require.Contains(t, a.log.String(), "maxmemory-policy noeviction")
-	stop := r.background(func() {
-		for _, n := range r.nodes {
-			n.Do("EVAL", "for i=1,20 do redis.call('SET', KEYS[1]..ARGV[1]..i, string.rep('x', 4096)) end", "1", "filler", strconv.FormatInt(time.Now().UnixNano(), 36))
-		}
-	})
-	last, got := uint64(0), 0
-	for end := time.Now().Add(2 * lease); time.Now().Before(end); time.Sleep(2 * tick) {
-		g, err := a.TryAcquire(context.Background(), "held") // exclusion is not promised here: not for the history
-		if err != nil {
-			continue
-		}
-		require.Greater(t, g.FencingToken(), last)
-		last, got = g.FencingToken(), got+1
-		g.Release(context.Background())
+	for _, policy := range []string{"volatile-lru", "allkeys-random"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 5, redisproc.Options{Args: []string{"--maxmemory", "4mb", "--maxmemory-policy", policy}})
+			a := r.client("a")
+			require.Contains(t, a.log.String(), "maxmemory-policy noeviction")
+			stop := r.background(func() {
+				for _, n := range r.nodes {
+					n.Do("EVAL", "for i=1,20 do redis.call('SET', KEYS[1]..ARGV[1]..i, string.rep('x', 4096), 'PX', 60000) end", "1", "filler", strconv.FormatInt(time.Now().UnixNano(), 36))
+				}
+			})
+			last, got := uint64(0), 0
+			for end := time.Now().Add(2 * lease); time.Now().Before(end); time.Sleep(2 * tick) {
+				g, err := a.TryAcquire(context.Background(), "held") // exclusion is not promised here: not for the history
+				if err != nil {
+					continue
+				}
+				if policy == "volatile-lru" {
+					require.Greater(t, g.FencingToken(), last)
+				}
+				last, got = g.FencingToken(), got+1
+				g.Release(context.Background())
+			}
+			stop()
+			evicted := 0
+			for _, n := range r.nodes {
+				count, err := strconv.Atoi(infoField(t, n, "stats", "evicted_keys"))
+				require.NoError(t, err)
+				evicted += count
+			}
+			require.Positive(t, evicted)
+			require.Positive(t, got)
+			t.Logf("%d locks while %d keys were evicted", got, evicted)
+			r.all("CONFIG", "SET", "maxmemory", "0")
+			r.all("FLUSHALL")
+			r.settle("held")
+		})
 	}
-	stop()
-	evicted := 0
-	for _, n := range r.nodes {
-		count, err := strconv.Atoi(infoField(t, n, "stats", "evicted_keys"))
-		require.NoError(t, err)
-		evicted += count
-	}
-	require.Positive(t, evicted)
-	require.Positive(t, got)
-	t.Logf("%d locks while %d keys were evicted", got, evicted)
-	r.all("CONFIG", "SET", "maxmemory", "0")
-	r.all("FLUSHALL")
-	r.settle("held")
 }
 
 func infoField(t *testing.T, n *redisproc.Node, section, field string) string {
@@ -279,9 +287,7 @@ func TestRow27MemoryFull(t *testing.T) {
 	r.all("CONFIG", "SET", "maxmemory", "1")
 	_, err := b.try("other")
 	require.ErrorIs(t, err, redlock.ErrNoQuorum)
-	for i := range 3 {
-		b.requireReason(err, i, "OOM")
-	}
+	require.GreaterOrEqual(t, reasonsWith(err, "OOM"), 3, "%v", err)
 	var re *rueidis.RedisError
 	require.True(t, errors.As(err, &re))
 	r.requireHeldFor(g, lease+lease/2)

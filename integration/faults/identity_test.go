@@ -162,22 +162,35 @@ func TestRow36TwoProcessesByClient(t *testing.T) {
 func TestRow41Disagreement(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
-	r.release(r.client("a").mustTry("held"))
+	a := r.client("a")
+	r.release(a.mustTry("held"))
 
 	_, err := r.newClient("fewer", func(o *redlock.LockerOption) { o.Nodes = o.Nodes[:3] })
 	require.ErrorContains(t, err, "this Locker has 3 nodes, the node's marker says 5")
 	_, err = r.newClient("careless", func(o *redlock.LockerOption) { o.RestartQuarantine = -1 })
 	require.ErrorContains(t, err, "RestartQuarantine is off here, the node's marker says on")
 
+	// Two sets, both in use for longer than a lease. Those of a client's nodes that are not of the one set do not vote.
 	stranger := newRig(t, 5, redisproc.Options{})
-	stranger.release(stranger.client("b").mustTry("held"))
+	s := stranger.client("stranger")
+	time.Sleep(lease + 3*bound)
 	mixed, err := r.newClient("mixed", func(o *redlock.LockerOption) {
 		o.Nodes = append([]rueidis.ClientOption{redistest.Option(stranger.nodes[0]), redistest.Option(stranger.nodes[1])}, o.Nodes[:3]...)
 	})
 	if err == nil {
-		_, err = mixed.try("held")
+		mixed.try("held")
+		r.eventually("mixed sets are seen", func() bool { return strings.Contains(mixed.log.String(), "nodes of different sets were mixed") })
+		mixed.Close()
+	} else {
+		require.ErrorContains(t, err, "nodes of different sets were mixed")
 	}
-	require.ErrorContains(t, err, "nodes of different sets were mixed")
+	// And neither set has been harmed.
+	held, other := a.mustTry("held"), s.mustTry("held")
+	for i := range 5 {
+		r.eventually("all vote", func() bool { return r.stored(r.nodes[i], "held") && r.stored(stranger.nodes[i], "held") })
+	}
+	r.release(held)
+	stranger.release(other)
 
 	twice, err := r.newClient("twice", func(o *redlock.LockerOption) { o.Nodes[4] = redistest.Option(r.nodes[0]) })
 	if err == nil {
