@@ -114,9 +114,6 @@ func (g *Guard) ask() {
 	if g.phase == over { // closed, or taken over by a guard of this Locker, before it has asked anybody
 		return
 	}
-	if g.phase == over {
-		return // closed, or taken over by a sibling, before anything was sent
-	}
 	now := g.l.clock.now()
 	g.round = now + g.l.option.NodeTimeout
 	g.proposal = g.l.proposal(now)
@@ -266,7 +263,7 @@ func (g *Guard) fail(now time.Duration) {
 		kind = ErrNoQuorum
 	}
 	e := g.report(now, kind)
-	e.takenOver = g.takeover != noTakeover && g.rivals() > len(g.ballot)-g.ballot.quorum()
+	e.takenOver = g.takeover != noTakeover && g.rivals() > 0
 	g.finish(now, e)
 }
 
@@ -328,6 +325,9 @@ func (g *Guard) loss(now time.Duration, forced bool) error {
 		if v.suspect {
 			suspects++ // pushed, and the look did not come back in time
 		}
+	}
+	if g.phase != held {
+		suspects = len(g.ballot) // a taker had them all: whoever it lost them to is the next taker
 	}
 	e.takenOver = forced || rivals > 0 && rivals+suspects > len(g.ballot)-g.ballot.quorum()
 	return e

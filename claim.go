@@ -231,8 +231,9 @@ func (g *Guard) applyAcquire(i int, a answer, now time.Duration) {
 func (g *Guard) applyExtend(i int, a answer, now time.Duration) {
 	c, v := &g.claims[i], &g.ballot[i]
 	retryAt := a.at + g.pace/retriesPerRound
-	// A vote that does not count already may count again only while a quorum stands without it.
-	standing := g.ballot.standing(now, i) >= g.ballot.quorum()
+	// A vote of a held lock that does not count already may count again only while a quorum stands without it. Before
+	// the lock is held there is nothing to be continuous with.
+	standing := g.phase != held || g.ballot.standing(now, i) >= g.ballot.quorum()
 	continuous := v.counts(now) || standing && c.ghost <= now
 	switch {
 	case a.err != nil: // for now: the vote keeps its end, and is lost then if this goes on
@@ -303,11 +304,12 @@ func (g *Guard) applyRelease(i int, a answer, now time.Duration) {
 		c.nextAt = a.at + g.pace/retriesPerRound
 		return
 	}
-	if c.undo {
-		c.undo = false
+	if c.undo = false; g.phase != over {
 		c.nextAt = a.at + g.pace
 	}
-	g.settleOwed(c, now)
+	if c.step.ended || a.code == codeOK {
+		g.settleOwed(c, now)
+	} // else a taker may have displaced us there meanwhile: one release after our end still has to strike us out
 	if a.code == codeHeld { // not ours, and we may have been struck out there: our own write pushes nobody here
 		g.l.background.Go(func() { g.l.tellTakers(g, i) })
 	}

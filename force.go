@@ -72,8 +72,8 @@ type displacement struct {
 //
 // An owner that was listed there and is not any more was struck out by its own release, which is sent only after its
 // guard has ended, or its entry was dropped by somebody else because it had run out there. So absence means "ended" only
-// while the node's own clock says that the entry had not run out; and only in the answer to an extension, which finds the
-// value that was there before: one that is granted anew, after somebody deleted the key, comes with no list at all.
+// while the node's own clock says that the entry had not run out; and only where the value was
+// ours already: one that is granted anew, after somebody deleted the key, comes with no list at all.
 func (g *Guard) noteDisplaced(i int, a answer) {
 	if g.takeover != takeoverSafely || a.text == "" && g.displaced == nil {
 		return
@@ -99,7 +99,7 @@ func (g *Guard) noteDisplaced(i int, a answer) {
 	for owner, d := range g.displaced {
 		_, still := listed[owner]
 		until, was := d.on[i]
-		if was && !still && g.claims[i].step.script == scriptExtend && a.offset.hi+a.at < until {
+		if was && !still && a.kept && a.offset.hi+a.at < until {
 			d.ended = true
 		}
 	}
@@ -159,7 +159,9 @@ func (l *Locker) endLocally(taker *Guard, owner string) {
 		if g == taker || g.owner != owner {
 			continue
 		}
-		g.takenOver()
+		if !g.takenOver() {
+			continue // it may still win: its end will be told like anybody's
+		}
 		taker.mu.Lock()
 		now := l.clock.now()
 		taker.displaced[owner].ended = true
@@ -178,12 +180,15 @@ func (l *Locker) tellTakers(g *Guard, i int) {
 	}
 }
 
-// takenOver ends a guard that a takeover displaced.
-func (g *Guard) takenOver() {
+// takenOver ends a guard that a takeover displaced, and reports whether it has ended. A taker that has not won yet goes
+// on: takers do not end each other.
+func (g *Guard) takenOver() (ended bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.phase == held || g.phase == clearing || g.phase == confirming {
+	waiting := (g.phase == asking || g.phase == raising) && g.takeover != noTakeover
+	if g.phase != over && !waiting {
 		now := g.l.clock.now()
 		g.finish(now, g.loss(now, true))
 	}
+	return g.phase == over
 }

@@ -102,9 +102,9 @@ func TestNestedLocksSeeEachOthersEnd(t *testing.T) {
 	t.Parallel()
 	nodes := startNodes(t, 3)
 	l := newLocker(t, redistest.Options(nodes))
+	release(t, acquire(t, l, "outer")) // both start at the nodes' fence floors; so the outer one's is larger
 	outer, cancel, err := l.WithContext(t.Context(), "outer")
 	require.NoError(t, err)
-	time.Sleep(2 * time.Millisecond) // tokens are node time, unless a name's is ahead of it already
 	inner, cancelInner, err := l.WithContext(outer, "inner")
 	require.NoError(t, err)
 	defer cancelInner()

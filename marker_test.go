@@ -18,10 +18,10 @@ func stored(m marker) string {
 
 func TestMarkerSurvivesStoring(t *testing.T) {
 	for _, m := range []marker{
-		{runID: someRunID, until: 1_700_000_000_000_001, floor: 1_700_000_010_000_000, longest: 10 * time.Second, nodes: 5, set: "K3Y", first: true, quarantined: true},
-		{runID: someRunID, until: 0, floor: 0, longest: time.Millisecond, nodes: 1, set: "", first: false, quarantined: false},
-		{runID: someRunID, until: 1, floor: 2, longest: maxKeyValidity, nodes: 7, set: "X", first: true, quarantined: false},
-		{runID: someRunID, until: 1, floor: 2, longest: time.Second, nodes: 7, set: "X", first: false, quarantined: true},
+		{runID: someRunID, until: 1_700_000_000_000_001, floor: 1_700_000_010_000_000, longest: 10 * time.Second, proven: time.Second, nodes: 5, set: "K3Y", first: true, quarantined: true},
+		{runID: someRunID, until: 0, floor: 0, longest: time.Millisecond, proven: time.Millisecond, nodes: 1, set: "", first: false, quarantined: false},
+		{runID: someRunID, until: 1, floor: 2, longest: maxKeyValidity, proven: maxKeyValidity, nodes: 7, set: "X", first: true, quarantined: false},
+		{runID: someRunID, until: 1, floor: 2, longest: time.Second, proven: time.Second, nodes: 7, set: "X", first: false, quarantined: true},
 	} {
 		m.raw = stored(m)
 		got, ok := parseMarker(m.raw)

@@ -81,6 +81,7 @@ type answer struct {
 	number   int64  // fencing token, or milliseconds left
 	text     string // value found, list of displaced owners, or who is before us or was woken
 	first    bool   // refused, but first in line
+	kept     bool   // granted, and it was ours already
 	sentAt   time.Duration
 	at       time.Duration
 	offset   offset
@@ -293,6 +294,7 @@ func (n *node) read(s *step, r rueidis.RedisResult, sentAt, at time.Duration) an
 		a.offset = offsetOf(time.Duration(number(1))*time.Microsecond, sentAt, at)
 		a.hasClock = true
 		a.number, a.text, a.first = number(2), text(3), text(4) == "1"
+		a.kept = a.first && a.code == codeOK || s.script == scriptExtend
 	}
 	if err != nil || len(values) < 2 {
 		return answer{err: fmt.Errorf("reply is not one of ours: %v", err), sentAt: sentAt, at: at}

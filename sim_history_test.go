@@ -28,7 +28,7 @@ type life struct {
 	guard      *redlock.Guard
 	err        func() error // the guard's own, or its context's
 	waits      bool
-	began      time.Duration
+	began, at  time.Duration
 	parent     context.Context // the trio's or Do's; nil for others
 	released   bool            // Release was called
 	cause      error
@@ -151,7 +151,7 @@ func (s *sim) granted(a *asked, from *simLocker, locker *redlock.Locker, g *redl
 	s.nextID++
 	l := &life{
 		id: s.nextID, host: a.host, from: from, locker: locker, name: a.name, call: a.call,
-		invoked: a.invoked, token: g.FencingToken(), guard: g, err: err, parent: parent, waits: a.waits, began: a.began,
+		invoked: a.invoked, token: g.FencingToken(), guard: g, err: err, parent: parent, waits: a.waits, began: a.began, at: time.Since(s.start),
 	}
 	l.returned = s.note(a.host.name, a.name, "granted", fmt.Sprintf("%s: guard %d, token %d, owner %.6s, %v", a.call, l.id, l.token, g.Owner(), a.host.option.KeyValidity))
 	h := s.locks[a.name]
@@ -257,7 +257,9 @@ func (s *sim) judgeCause(h *lockHistory, l *life, err error) {
 	var qe *redlock.QuorumError
 	switch {
 	case errors.Is(err, redlock.ErrLost):
-		if (s.profile.quiet || s.profile.majority) && h.takeovers == 0 && !s.over {
+		// One that got just a quorum has nobody to spare until it has won the others at its first renewals.
+		young := s.profile.majority && l.ended-l.at < l.host.option.KeyValidity*3/2
+		if (s.profile.quiet || s.profile.majority && !young) && h.takeovers == 0 && !s.over {
 			s.violated(l.host.name, l.name, "minority", "guard %d was lost although nothing, or a minority, is ill: %v", l.id, err)
 		}
 		taken := errors.Is(err, redlock.ErrTakenOver)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlock-go/redlock"
@@ -68,6 +69,7 @@ func TestSimulationWaiting(t *testing.T) {
 							o.KeyValidity = 3 * time.Second
 							l, err := redlock.NewLocker(o)
 							require.NoError(t, err)
+							t.Cleanup(l.Close)
 							lockers = append(lockers, l)
 						}
 						// Let all settle: where tracking is refused a client connects twice.
@@ -137,25 +139,15 @@ func TestSimulationWaiting(t *testing.T) {
 						idle := float64(k) * took.Seconds() / 0.85
 						perHandOver := (float64(spent)/float64(nodes) - idle) / float64(alive)
 						t.Logf("%d served in %v, %v each; %.2f scripts per hand-over and node, %.2f but for idle ones", alive, took, took/time.Duration(alive), float64(spent)/float64(nodes*alive), perHandOver)
-						if row.handOver == 0 {
-							require.LessOrEqual(t, perHandOver, 3.5, "%d scripts for %d hand-overs", spent, alive)
+						if row.handOver == 0 { // by polling, it costs polls; and while a dead one is waited for, too
+							assert.LessOrEqual(t, perHandOver, 4.5+4*float64(row.dead), "%d scripts for %d hand-overs", spent, alive)
 						}
-						for i, c := range clients {
-							if dead(i) {
-								for _, l := range c.Links() {
-									l.HealLosing()
-								}
-							}
+						var closing sync.WaitGroup
+						for _, l := range lockers {
+							closing.Go(l.Close)
 						}
-						closed := make(chan struct{})
-						go func() {
-							for _, l := range lockers {
-								l.Close()
-							}
-							close(closed)
-						}()
+						closing.Wait()
 						wg.Wait()
-						<-closed
 					})
 				})
 			}

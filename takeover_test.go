@@ -162,7 +162,7 @@ func TestTwoTakersDoNotOverlapNorKillEachOtherForEver(t *testing.T) {
 		newLocker(t, redistest.Options(nodes), validity(2*time.Second)),
 		newLocker(t, redistest.Options(nodes), validity(2*time.Second)),
 	}
-	for range 10 {
+	for range 4 {
 		g := acquire(t, lockers[0], "a")
 		var mu sync.Mutex
 		var guards []*redlock.Guard

@@ -5,7 +5,7 @@
 --      6 marker as the client last read it  7 quarantined until µs  8 fence floor µs  9 longest lease ms
 --      10 clock bound µs  11 '1' to take over
 --      12 wake key prefix  13 waiter, '' for one who does not wait  14 its ticket  15 wake key ms
--- Answer {1, now µs, token, displaced list}             granted
+-- Answer {1, now µs, token, displaced list, '1' if it was ours already}  granted
 --        {0, now µs, ms left, value, '1' if first}      refused: somebody holds it
 --        {-5, now µs, 0, who;ticket}                    refused: it is free, and somebody is before us in line
 --        {-1, now µs, ms left} quarantined  {-2, now µs} marker differs  {-3, now µs} arrived too late
@@ -124,4 +124,4 @@ else
   if served then redis.call('DEL', KEYS[4]) end
 end
 redis.call('GET', KEYS[1]) -- last of all: a write after the read would untrack the lock
-return {1, now, token, list}
+return {1, now, token, list, ours and '1' or '0'}

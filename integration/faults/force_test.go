@@ -70,7 +70,7 @@ func TestRow39ForceManyTakers(t *testing.T) {
 	clients := []*client{r.client("a"), r.client("b"), r.client("c")}
 	var register check.Register
 	got := 0
-	const rounds = 24
+	const rounds = 8
 	for round := range rounds {
 		start := time.Now()
 		type taken struct {

@@ -67,7 +67,12 @@ func beHolder() {
 		panic(err)
 	}
 	answers := bufio.NewScanner(register)
-	for dead := 0; dead < 200; time.Sleep(2 * time.Millisecond) {
+	// It spins, so that it is running when it is stopped, and looks at once when it goes on, before any timer can fire.
+	spin := func() {
+		for start := time.Now(); time.Since(start) < 2*time.Millisecond; {
+		}
+	}
+	for dead := 0; dead < 200; spin() {
 		from := time.Now()
 		err := g.Err()
 		to := time.Now()
@@ -80,6 +85,14 @@ func beHolder() {
 		say(event{Kind: "alive", From: from, To: to})
 		if job.StopSelf {
 			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			// The signal may take effect a moment later than the call returns.
+			for last := time.Now(); ; time.Sleep(time.Millisecond) {
+				now := time.Now()
+				if now.Sub(last) > lease/2 {
+					break
+				}
+				last = now
+			}
 		}
 		fmt.Fprintln(register, g.FencingToken())
 		if !answers.Scan() {
