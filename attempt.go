@@ -14,6 +14,9 @@ var errTooLate = errors.New("won back when no quorum stood any more")
 // errNoAnswerYet is a node's part where the others decided before it answered.
 var errNoAnswerYet = errors.New("had not answered when it was decided")
 
+// errForgotten is what a node answers that does not know our scripts. Nothing was done.
+var errForgotten = errors.New("it has forgotten the scripts, and is being looked at")
+
 // errAbsent says that the key is gone and nobody else holds it.
 var errAbsent = errors.New("key is gone")
 
@@ -51,6 +54,7 @@ func (l *Locker) newGuard(ctx context.Context, name string, h hold) *Guard {
 		pace:     l.pace(),
 		heapAt:   -1,
 	}
+	g.claim = g.owner
 	g.ctx.guard = g
 	if h.parented {
 		g.ctx.parent = ctx
@@ -127,7 +131,8 @@ func (g *Guard) ask() {
 // proposal returns the fencing token that nodes are asked to grant, so that all grant the same and no second round
 // is needed: the median of their clocks, in µs. No client's clock has a say in it.
 func (l *Locker) proposal(now time.Duration) uint64 {
-	times := make([]time.Duration, 0, len(l.nodes))
+	var buf [16]time.Duration
+	times := buf[:0]
 	for _, n := range l.nodes {
 		if t, ok := n.nodeTime(now); ok {
 			times = append(times, t)
@@ -404,6 +409,15 @@ func (g *Guard) settle(now time.Duration) {
 
 // unconfirmed returns nil if a quorum has confirmed that the key is gone, or says which nodes have not.
 func (g *Guard) unconfirmed() error {
+	gone := 0
+	for i := range g.claims {
+		if c := &g.claims[i]; !c.busy && c.owedUntil == 0 {
+			gone++
+		}
+	}
+	if gone >= g.ballot.quorum() {
+		return nil
+	}
 	e := &QuorumError{Name: g.name, Quorum: g.ballot.quorum(), Nodes: len(g.ballot), kind: ErrNoQuorum, freed: true}
 	for i := range g.claims {
 		c := &g.claims[i]
@@ -416,9 +430,6 @@ func (g *Guard) unconfirmed() error {
 			err = fmt.Errorf("%w: release not confirmed", ErrNodeTimeout)
 		}
 		e.Errs = append(e.Errs, &NodeError{Addr: g.l.nodes[i].addr, Err: err})
-	}
-	if e.Votes >= e.Quorum {
-		return nil
 	}
 	return e
 }

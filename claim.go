@@ -184,6 +184,8 @@ func (g *Guard) applyAcquire(i int, a answer, now time.Duration) {
 	c.err, c.rival = a.err, ""
 	c.nextAt = a.sentAt + g.pace
 	switch {
+	case a.err == errForgotten && g.phase == asking:
+		c.stale = true
 	case a.err != nil:
 		v.state = failed
 		if a.unsent && c.asks == 1 {
@@ -212,9 +214,8 @@ func (g *Guard) applyAcquire(i int, a answer, now time.Duration) {
 		c.rivalTicket, _ = strconv.ParseUint(ticket, 10, 64)
 		g.settleOwed(c, now)
 		g.askAgain(i)
-	case a.code == codeOtherMarker && g.phase == asking:
-		c.stale = true // the keeper reads it again, and then the node is asked again
-		c.err = refusal(a.code, 0)
+	case a.err == nil && a.code == codeOtherMarker && g.phase == asking:
+		c.stale, c.err = true, refusal(a.code, 0) // the keeper looks at the node, and then it is asked again
 	case a.code == codeLate && !c.late && g.phase == asking:
 		c.late, c.look = true, true // the node's clock was not where it was taken to be; now it is known
 	default:
@@ -242,7 +243,11 @@ func (g *Guard) applyExtend(i int, a answer, now time.Duration) {
 			v.state, c.nextAt = failed, a.at+g.pace
 		}
 	case (a.code == codeOK || a.code == codeWonBack) && c.look:
-		// Pushed while it was on its way: look again, the vote stays as it was.
+		// Pushed while it was on its way: look again, the vote stays as it was. But it stood a moment ago: the next look
+		// has as long as the first had, or a server that pushes on and on would end it.
+		if a.code == codeOK && v.counts(now) {
+			v.until = min(g.claimUntil(a.sentAt), now+g.l.nodes[i].lookWithin())
+		}
 	case a.code == codeOK && continuous || a.code == codeWonBack && standing:
 		*v = vote{state: granted, until: g.claimUntil(a.sentAt), token: max(v.token, c.step.token)}
 		c.err, c.rival, c.late = nil, "", false

@@ -55,10 +55,10 @@ func (o offset) aged(now time.Duration, drift float64) offset {
 	return offset{lo: o.lo - d, hi: o.hi + d, at: now}
 }
 
-// median returns the value in the middle, the lower of the two for an even number of them.
+// median sorts values and returns the one in the middle, the lower of the two for an even number of them.
 func median(values []time.Duration) time.Duration {
-	s := slices.Sorted(slices.Values(values))
-	return s[(len(s)-1)/2]
+	slices.Sort(values)
+	return values[(len(values)-1)/2]
 }
 
 // medianOffset returns the interval whose middle is the median.

@@ -18,6 +18,7 @@ type Guard struct {
 	fenceKey string
 	queueKey string
 	owner    string // random, one per attempt: a late release of one attempt must not delete another's vote
+	claim    string // the value that a node stores: owner, and a waiter's ticket
 	takeover takeover
 	waiter   *waiter // whose attempt this is; nil for one that does not wait
 	woken    bool    // the waiter was told that the lock is free

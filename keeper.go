@@ -105,14 +105,8 @@ func (n *node) look(ctx context.Context) error {
 		return err
 	}
 	b := client.B()
-	commands := []rueidis.Completed{
-		b.Time().Build(), b.Info().Build(), b.Get().Key(n.l.markerKey).Build(),
-	}
-	for _, source := range sources {
-		commands = append(commands, b.ScriptLoad().Script(source).Build())
-	}
 	sentAt := n.l.clock.now()
-	results := client.DoMulti(ctx, commands...)
+	results := client.DoMulti(ctx, b.Time().Build(), b.Info().Build(), b.Get().Key(n.l.markerKey).Build())
 	at := n.l.clock.now()
 	if err := results[0].NonRedisError(); err != nil {
 		return n.refusedTracking(client, err)
@@ -134,12 +128,6 @@ func (n *node) look(ctx context.Context) error {
 	if err != nil && !rueidis.IsRedisNil(err) {
 		return cmp.Or(info.fault(), err) // a cluster answers CLUSTERDOWN or MOVED
 	}
-	var digests [scriptCount]string
-	for i := range digests {
-		if digests[i], err = results[3+i].ToString(); err != nil {
-			return err
-		}
-	}
 	if info.loopsScripts() && n.wantsPushes() {
 		n.loops = true
 		n.drop(client)
@@ -149,17 +137,51 @@ func (n *node) look(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrNodeDown, errTracking)
 	}
 
+	scripts, err := n.load(ctx, client, info)
+	if err != nil {
+		return err
+	}
 	nodeNow := time.Duration(clock[0])*time.Second + time.Duration(clock[1])*time.Microsecond
 	clockErr := n.watch(offsetOf(nodeNow, sentAt, at))
 	unfit := n.l.admit(ctx, n, client, info, raw, clockErr)
 	n.mu.Lock() // all at once: a node that is up and not known to be unfit is asked for votes
 	wasDown := n.down != nil
-	n.digests, n.cutFor, n.down, n.unfit = digests, nil, nil, unfit
+	n.scripts, n.cutFor, n.down, n.unfit = scripts, nil, nil, unfit
 	n.mu.Unlock()
 	if wasDown {
 		n.l.log.Info("redlock: node is up", "node", n.addr, "version", info.version)
 	}
 	return nil
+}
+
+// load loads the scripts into the process that was looked at, and makes sure that it was that one.
+func (n *node) load(ctx context.Context, client rueidis.Client, info serverInfo) (loaded, error) {
+	s := loaded{volatile: versionAtLeast(info.version, 7, 0, 0)}
+	s.sources = sourcesFor(info.runID, s.volatile)
+	b := client.B()
+	var commands []rueidis.Completed
+	for _, source := range s.sources {
+		commands = append(commands, b.ScriptLoad().Script(source).Build())
+	}
+	commands = append(commands, b.Info().Section("server").Build())
+	results := client.DoMulti(ctx, commands...)
+	if err := results[0].NonRedisError(); err != nil {
+		return s, nodeFault(err)
+	}
+	var err error
+	for i := range s.digests {
+		if s.digests[i], err = results[i].ToString(); err != nil {
+			return s, err
+		}
+	}
+	text, err := results[scriptCount].ToString()
+	if err != nil {
+		return s, err
+	}
+	if now := parseInfo(text).runID; now != info.runID {
+		return s, fmt.Errorf("%w: it became another process meanwhile (run_id %s, then %s)", ErrNodeDown, info.runID, now)
+	}
+	return s, nil
 }
 
 // connect returns the node's client, building it where there is none.

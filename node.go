@@ -29,7 +29,7 @@ type node struct {
 
 	mu      sync.Mutex
 	client  rueidis.Client
-	digests [scriptCount]string
+	scripts loaded
 	down    error // why nothing can be sent; nil while connected
 	unfit   error // why the node may not vote although it is connected
 	known   identity
@@ -42,6 +42,12 @@ type node struct {
 	expect  offset        // where it was seen to be, against which it is watched
 	watched bool          // both have been measured
 	offTill time.Duration // the clock ran off: no vote counts before
+}
+
+// loaded is the scripts as they were loaded into one process.
+type loaded struct {
+	digests, sources [scriptCount]string
+	volatile         bool // only that process can know the digests: see sourcesFor
 }
 
 // identity is what the scripts must be told of a node: its marker, spelled out.
@@ -157,7 +163,7 @@ func (n *node) drain() {
 			n.mu.Unlock()
 			return
 		}
-		client, digests, known, offset, down := n.client, n.digests, n.known, n.offset, n.down
+		client, scripts, known, offset, down := n.client, n.scripts, n.known, n.offset, n.down
 		n.mu.Unlock()
 
 		sentAt := n.l.clock.now()
@@ -166,15 +172,15 @@ func (n *node) drain() {
 			continue
 		}
 		hang.Reset(n.l.hangAfter)
-		n.call(client, digests, known, offset, batch, sentAt)
+		n.call(client, &scripts, known, offset, batch, sentAt)
 		hang.Stop()
 	}
 }
 
 // call sends one batch and hands out its answers. sentAt was read before anything could leave, and stands also for
 // what has to be sent again by source because the server forgot the script.
-func (n *node) call(client rueidis.Client, digests [scriptCount]string, known identity, off offset, batch []*step, sentAt time.Duration) {
-	live := batch[:0:0]
+func (n *node) call(client rueidis.Client, scripts *loaded, known identity, off offset, batch []*step, sentAt time.Duration) {
+	live := make([]*step, 0, len(batch))
 	commands := make([]rueidis.Completed, 0, len(batch))
 	for _, s := range batch {
 		if s.notAfter != 0 && s.notAfter < sentAt {
@@ -182,7 +188,7 @@ func (n *node) call(client rueidis.Client, digests [scriptCount]string, known id
 			continue
 		}
 		live = append(live, s)
-		commands = append(commands, n.command(client, s, "EVALSHA", digests[s.script], known, off))
+		commands = append(commands, n.command(client, s, "EVALSHA", scripts.digests[s.script], known, off))
 	}
 	if len(live) == 0 {
 		return
@@ -197,8 +203,12 @@ func (n *node) call(client rueidis.Client, digests [scriptCount]string, known id
 	for i, s := range live {
 		a := n.read(s, results[i], sentAt, at)
 		if a.err != nil && isNoScript(a.err) {
-			forgotten = append(forgotten, s)
-			continue
+			if !scripts.volatile || s.script == scriptRelease {
+				forgotten = append(forgotten, s)
+				continue
+			}
+			a = answer{err: errForgotten, unsent: true, sentAt: sentAt, at: at}
+			n.lookAgain() // flushed, or another process: the keeper finds out, and loads them anew
 		}
 		s.guard.answered(s.index, a)
 	}
@@ -207,7 +217,7 @@ func (n *node) call(client rueidis.Client, digests [scriptCount]string, known id
 	}
 	commands = commands[:0]
 	for _, s := range forgotten {
-		commands = append(commands, n.command(client, s, "EVAL", sources[s.script], known, off))
+		commands = append(commands, n.command(client, s, "EVAL", scripts.sources[s.script], known, off))
 	}
 	results = client.DoMulti(n.l.life, commands...)
 	at = n.l.clock.now()
@@ -239,19 +249,21 @@ func (n *node) command(client rueidis.Client, s *step, verb, script string, know
 		} else {
 			b = b.Args("3", g.key, l.markerKey, g.queueKey)
 		}
-		return b.Args(g.owner, l.leaseMillis, token, notAfter, g.fenceKey, known.marker.raw, known.until, known.floor,
+		return b.Args(g.claim, l.leaseMillis, token, notAfter, g.fenceKey, known.marker.raw, known.until, known.floor,
 			known.longest, l.boundMicros, flag(s.takeOver),
 			l.wakePrefix, g.waiter.name(), g.waiter.place(), wakeMillis).Build()
 	case scriptExtend:
-		return b.Args("2", g.key, l.markerKey, g.owner, l.leaseMillis, token, notAfter, g.fenceKey,
+		return b.Args("2", g.key, l.markerKey, g.claim, l.leaseMillis, token, notAfter, g.fenceKey,
 			known.marker.raw, known.until, flag(s.mayWin)).Build()
 	default:
-		if w := g.waiter; w != nil {
+		waiter := "" // unless it stands in line there, or is to
+		if w := g.waiter; w != nil && (s.stay != "" || w.inLine[n.index].Load()) {
+			waiter = w.id
 			b = b.Args("3", g.key, g.queueKey, w.wakeKey)
 		} else {
 			b = b.Args("2", g.key, g.queueKey)
 		}
-		return b.Args(g.owner, l.wakePrefix, wakeMillis, g.waiter.name(), s.stay, flag(s.ended), notAfter).Build()
+		return b.Args(g.claim, l.wakePrefix, wakeMillis, waiter, s.stay, flag(s.ended), notAfter).Build()
 	}
 }
 

@@ -114,9 +114,10 @@ func TestPausedChild(t *testing.T) {
 		derived, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
 		looks = append(looks, derived.Err)
-		fmt.Println("held: ")
 		var saw []string
-		for last := time.Now(); saw == nil; {
+		last := time.Now()
+		fmt.Println("held: ")
+		for saw == nil {
 			now := time.Now()
 			if now.Sub(last) > pausedLease*3/4 {
 				for _, look := range looks {

@@ -55,6 +55,7 @@ type profile struct {
 	forces                                float64 // share of calls that take over
 	closes                                float64 // share of calls that close the Locker
 	quarantineOff                         bool
+	poach                                 bool // somebody tries again and again, so that the end of a lease is met
 	sparse                                bool // programs look at their guards seldom
 }
 
@@ -63,7 +64,7 @@ var profiles = []profile{
 	{name: "minority", nodes: []int{3, 4, 5, 7}, majority: true, silence: 2, cut: 2, freeze: 2, crash: 1, restart: 1, flush: .5, scripts: 2, tracking: .5, refuse: 1, closes: .01},
 	{name: "network", nodes: []int{1, 3, 5, 5, 7}, late: .03, silence: 4, cut: 3, partition: 1, closes: .01},
 	{name: "nodes", nodes: []int{3, 4, 5, 7}, cut: 1, freeze: 2, crash: 1, restart: 1, flush: .5, scripts: 2, tracking: 1, refuse: 2, closes: .01},
-	{name: "clocks", nodes: []int{1, 3, 3, 5}, silence: 3, drift: 3, step: 4, stops: 2},
+	{name: "clocks", nodes: []int{1, 1, 3}, silence: 5, drift: 2, step: 5, stops: 1, poach: true},
 	{name: "stops", nodes: []int{1, 3, 3, 5}, late: .05, stops: 8, silence: 2, cut: 1, sparse: true},
 	{name: "force", nodes: []int{1, 3, 3, 5}, late: .03, silence: 3, cut: 2, partition: 1, stops: 3, forces: .35, closes: .01},
 	{name: "losses", nodes: []int{3, 5}, late: .03, crash: 2, flush: 1, stops: 4, silence: 3, forces: .05},
@@ -191,6 +192,12 @@ func (s *sim) run() {
 		s.faults(&faults)
 	})
 	s.every(&faults, s.longest/3, s.audit)
+	if s.profile.poach {
+		h := s.newHost("P", 0)
+		s.hosts = append(s.hosts, h)
+		a := &actor{sim: s, host: h, from: h.newLocker(0), r: s.source(2, 99)}
+		actors.Go(a.poach)
+	}
 
 	s.sleep(lasts)
 	close(s.stopping)
@@ -300,7 +307,7 @@ func (s *sim) fresh() {
 	}
 	defer l.Close()
 	begin := time.Now()
-	within := s.longest + s.longest/5 + 2*s.bound + time.Second
+	within := s.longest + s.longest/5 + 4*s.bound + 3*time.Second/2
 	if n := len(s.open); n > 0 {
 		within = max(within, 3*time.Second) // they died waiting: skipped within 2 s
 	}
@@ -379,6 +386,19 @@ func (a *actor) work() {
 			gap = upTo(a.r, lease)
 		}
 		if !a.pause(gap) {
+			return
+		}
+	}
+}
+
+// poach takes the first lock over and over, as soon as it is free.
+func (a *actor) poach() {
+	locker, err := a.from.get()
+	for err == nil && !a.stopping() && a.pause(upTo(a.r, a.host.option.KeyValidity/50)) {
+		ctx := context.Background()
+		ask := a.sim.invoke(a.host, a.sim.names[0], "TryAcquire", false, false)
+		g, err := locker.TryAcquire(ctx, ask.name)
+		if !a.got(ask, locker, ctx, g, err) {
 			return
 		}
 	}

@@ -29,7 +29,7 @@ func TestForceFromAConnectedHolderIsFastAndAfterItsEnd(t *testing.T) {
 	nodes := startNodes(t, 3)
 	a := newLocker(t, redistest.Options(nodes), validity(30*time.Second))
 	b := newLocker(t, redistest.Options(nodes), validity(30*time.Second))
-	for range 20 {
+	for range 100 {
 		g := acquire(t, a, "a")
 		start := time.Now()
 		g2, err := b.ForceAcquire(t.Context(), "a")
@@ -37,7 +37,7 @@ func TestForceFromAConnectedHolderIsFastAndAfterItsEnd(t *testing.T) {
 		require.Error(t, g.Err(), "before ForceAcquire returns")
 		require.ErrorIs(t, g.Err(), redlock.ErrTakenOver)
 		require.ErrorIs(t, g.Err(), redlock.ErrLost)
-		require.Less(t, time.Since(start), 10*time.Second, "acknowledged, not waited out")
+		require.Less(t, time.Since(start), 5*time.Second, "acknowledged by push: neither waited out nor found at the next extension")
 		require.Greater(t, g2.FencingToken(), g.FencingToken())
 		require.ErrorIs(t, g.Release(t.Context()), redlock.ErrTakenOver)
 		require.NoError(t, g2.Err(), "the loser's release leaves the winner's lock alone")

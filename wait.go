@@ -156,6 +156,7 @@ func (w *waiter) begin(g *Guard) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g.waiter, g.woken = w, w.woken
+	g.claim = g.owner + "#" + w.place()
 	w.attempt, w.woken = g, false
 }
 

@@ -1,13 +1,13 @@
 -- acquire asks this node to lease a lock to one owner; one who waits is put in line if it is not to be had.
 --
 -- KEYS 1 lock  2 marker  3 queue  4 the waiter's wake key, if it waits
--- ARGV 1 owner  2 lease ms  3 proposed fencing token  4 not after, µs of node time  5 fence bucket
+-- ARGV 1 owner[#ticket]  2 lease ms  3 proposed fencing token  4 not after, µs of node time  5 fence bucket
 --      6 marker as the client last read it  7 quarantined until µs  8 fence floor µs  9 longest lease ms
 --      10 clock bound µs  11 '1' to take over
 --      12 wake key prefix  13 waiter, '' for one who does not wait  14 its ticket  15 wake key ms
--- Answer {1, now µs, token, displaced list, '1' if it was ours already}  granted
---        {0, now µs, ms left, value, '1' if first}      refused: somebody holds it
---        {-5, now µs, 0, who;ticket}                    refused: it is free, and somebody is before us in line
+-- Answer {1, now µs, token, displaced list, '1' if it was ours already}  granted; the last two may be left out
+--        {0, now µs, ms left, value, '1' if first}                       refused: somebody holds it
+--        {-5, now µs, 0, who;ticket}                                     refused: free, and somebody is before us in line
 --        {-1, now µs, ms left} quarantined  {-2, now µs} marker differs  {-3, now µs} arrived too late
 --
 -- The fence bucket and the wake keys of others are undeclared, and bucket, queue and those wake keys are touched by
@@ -21,99 +21,19 @@ if now > tonumber(ARGV[4]) then return {-3, now} end
 if redis.call('GET', KEYS[2]) ~= ARGV[6] then return {-2, now} end
 local free = tonumber(ARGV[7])
 if now < free then return {-1, now, math.ceil((free - now) / 1000)} end
+--IDENTITY--
 
-local owner, lease = ARGV[1], tonumber(ARGV[2])
-local wakes, me, ticket = ARGV[12], ARGV[13], ARGV[14]
-
--- first takes the first living waiter out of the line, dropping the dead: their wake key ran out. SETRANGE with
--- nothing to write tells the length of a value as a write command.
-local function first()
-  for _ = 1, 1000 do
-    local head = redis.call('ZPOPMIN', KEYS[3])
-    if not head[1] then return nil end
-    if head[1] == me or redis.call('SETRANGE', wakes .. head[1], 0, '') > 0 then return head[1], head[2] end
+-- grant makes and stores the fencing token, and reads the lock last of all: a write after the read would untrack it.
+local claim, lease, me, list = ARGV[1], ARGV[2], ARGV[13], ''
+local function grant()
+  local token, text = tonumber(ARGV[3]), ARGV[3]
+  local highest, floor = now + ARGV[10], tonumber(ARGV[8])
+  if token > highest or token < floor then
+    token = math.max(math.min(token, highest), floor)
+    text = string.format('%.0f', token)
   end
-end
-
--- lineUp puts us in line, says whether we are first, and reads our wake key last of all, which tracks it.
-local function lineUp(head, place)
-  if me == '' then return '0' end
-  redis.call('ZADD', KEYS[3], ticket, me)
-  if not head then
-    head, place = first()
-    redis.call('ZADD', KEYS[3], place, head)
-  end
-  redis.call('PEXPIRE', KEYS[3], 2 * ARGV[15])
-  redis.call('SET', KEYS[4], '0', 'PX', ARGV[15])
-  redis.call('GET', KEYS[4])
-  return head == me and '1' or '0'
-end
-
-local value = redis.call('GET', KEYS[1])
-local ours = value and string.sub(value, 1, #owner) == owner
-local list = ''
-
-if value and not ours then
-  local left = redis.call('PTTL', KEYS[1])
-  local longest = tonumber(ARGV[9])
-  if left < 0 or left > longest then -- PERSIST, or the clock went back: no live claim exceeds the longest lease
-    left = longest
-    redis.call('PEXPIRE', KEYS[1], left)
-  end
-  if ARGV[11] ~= '1' then
-    if me == '' then redis.call('GET', KEYS[1]) end
-    return {0, now, left, value, lineUp()}
-  end
-  -- Taking over: carry every owner displaced here whose claim may still be counted by somebody.
-  for o, til in string.gmatch(value, ';(%w+)@(%d+)') do
-    if o ~= owner and tonumber(til) > now then list = list .. ';' .. o .. '@' .. til end
-  end
-  if string.sub(value, 1, 1) ~= '~' then
-    local displaced = string.match(value, '^%w+') or '0'
-    list = list .. ';' .. displaced .. '@' .. string.format('%.0f', now + left * 1000)
-  end
-  if left > lease then lease = left end -- a lease on a node only ever grows
-end
-
--- Nobody overtakes who began to wait before: by ticket, then by id, as the queue is ordered.
-local served
-if not ours and ARGV[11] ~= '1' then
-  redis.call('SETRANGE', KEYS[1], 0, '') -- writes nothing; but with full memory it is refused, as a first write is
-  local head, place = first()
-  if head and head ~= me then
-    redis.call('ZADD', KEYS[3], place, head)
-    local before = tonumber(place) < tonumber(ticket) or tonumber(place) == tonumber(ticket) and head < me
-    if me == '' or before then
-      lineUp(head, place)
-      return {-5, now, 0, head .. ';' .. place}
-    end
-  end
-  served = head == me
-end
-
--- Only a grant needs the identity of the process that executes it; INFO costs 4 µs.
-if not string.find(redis.call('INFO', 'server'), 'run_id:' .. string.sub(ARGV[6], 1, 40), 1, true) then
-  return {-2, now}
-end
-
-local token
-if ours then
-  -- Asked again: every OK means "renewed just now", or the client would count a lease from a later send.
-  redis.call('PEXPIRE', KEYS[1], math.max(lease, redis.call('PTTL', KEYS[1])))
-  token = redis.call('INCRBY', ARGV[5], 0)
-  list = string.sub(value, #owner + 1)
-else
-  local claim = owner
-  if me ~= '' then claim = owner .. '#' .. ticket end
-  redis.call('SET', KEYS[1], claim .. list, 'PX', lease)
-  token = tonumber(ARGV[3])
-  local highest = now + tonumber(ARGV[10])
-  local floor = tonumber(ARGV[8])
-  if token > highest then token = highest end
-  if token < floor then token = floor end
-  local last = redis.call('SET', ARGV[5], string.format('%.0f', token), 'GET')
-  last = last and tonumber(last) or 0
-  if last >= token then
+  local last = redis.call('SET', ARGV[5], text, 'GET')
+  if last and tonumber(last) >= token then
     token = last + 1
     redis.call('SET', ARGV[5], string.format('%.0f', token))
   end
@@ -121,7 +41,87 @@ else
     redis.call('DEL', KEYS[1])
     return redis.error_reply('ERR redlock: fencing token of ' .. ARGV[5] .. ' is exhausted')
   end
-  if served then redis.call('DEL', KEYS[4]) end
+  redis.call('GET', KEYS[1])
+  if list == '' then return {1, now, token} end
+  return {1, now, token, list, '0'}
 end
-redis.call('GET', KEYS[1]) -- last of all: a write after the read would untrack the lock
-return {1, now, token, list, ours and '1' or '0'}
+
+-- The lock first: with full memory it is the first write that is refused. And free with nobody in line is the usual case.
+local head
+if redis.call('SET', KEYS[1], claim, 'NX', 'PX', lease) then
+  if ARGV[11] == '1' then return grant() end -- takeovers ignore the line
+  head = redis.call('ZPOPMIN', KEYS[3])
+  if not head[1] then return grant() end
+  redis.call('DEL', KEYS[1])
+end
+
+-- first takes the first living waiter out of the line, dropping the dead: their wake key ran out. SETRANGE with nothing
+-- to write tells the length of a value as a write command.
+local function first(h)
+  for _ = 1, 1000 do
+    h = h or redis.call('ZPOPMIN', KEYS[3])
+    if not h[1] then return nil end
+    if h[1] == me or redis.call('SETRANGE', ARGV[12] .. h[1], 0, '') > 0 then return h[1], h[2] end
+    h = nil
+  end
+end
+
+-- lineUp puts us in line, says whether we are first, and reads our wake key last of all, which tracks it.
+local function lineUp()
+  if me == '' then return '0' end
+  redis.call('ZADD', KEYS[3], ARGV[14], me)
+  local who, place = first()
+  redis.call('ZADD', KEYS[3], place, who)
+  redis.call('PEXPIRE', KEYS[3], 2 * ARGV[15])
+  redis.call('SET', KEYS[4], '0', 'PX', ARGV[15])
+  redis.call('GET', KEYS[4])
+  return who == me and '1' or '0'
+end
+
+-- Nobody overtakes who began to wait before: by ticket, then by id, as the queue is ordered.
+if head then
+  local who, place = first(head)
+  if who and who ~= me then
+    redis.call('ZADD', KEYS[3], place, who)
+    local mine, theirs = tonumber(ARGV[14]), tonumber(place)
+    if me == '' or theirs < mine or theirs == mine and who < me then
+      lineUp()
+      return {-5, now, 0, who .. ';' .. place}
+    end
+  elseif who then
+    redis.call('DEL', KEYS[4])
+  end
+  redis.call('SET', KEYS[1], claim, 'PX', lease)
+  return grant()
+end
+
+local value = redis.call('GET', KEYS[1])
+local owner = string.match(claim, '^%w+')
+if string.sub(value, 1, #owner) == owner then
+  -- Asked again: every OK means "renewed just now", or the client would count a lease from a later send.
+  redis.call('PEXPIRE', KEYS[1], math.max(tonumber(lease), redis.call('PTTL', KEYS[1])))
+  local token = redis.call('INCRBY', ARGV[5], 0)
+  redis.call('GET', KEYS[1])
+  return {1, now, token, string.sub(value, #owner + 1), '1'}
+end
+
+local left, longest = redis.call('PTTL', KEYS[1]), tonumber(ARGV[9])
+if left < 0 or left > longest then -- PERSIST, or the clock went back: no live claim exceeds the longest lease
+  left = longest
+  redis.call('PEXPIRE', KEYS[1], left)
+end
+if ARGV[11] ~= '1' then
+  if me == '' then redis.call('GET', KEYS[1]) end
+  return {0, now, left, value, lineUp()}
+end
+
+-- Taking over: carry every owner displaced here whose claim may still be counted by somebody. A lease on a node only
+-- ever grows.
+for o, til in string.gmatch(value, ';(%w+)@(%d+)') do
+  if o ~= owner and tonumber(til) > now then list = list .. ';' .. o .. '@' .. til end
+end
+if string.sub(value, 1, 1) ~= '~' then
+  list = list .. ';' .. (string.match(value, '^%w+') or '0') .. '@' .. string.format('%.0f', now + left * 1000)
+end
+redis.call('SET', KEYS[1], claim .. list, 'PX', math.max(tonumber(lease), left))
+return grant()

@@ -2,40 +2,45 @@
 -- dead" wherever the owner stands in a displaced list: its entry is struck out, and the taker is pushed.
 --
 -- KEYS 1 lock  2 queue  3 the waiter's wake key, if there is one
--- ARGV 1 owner  2 wake key prefix  3 wake key ms  4 waiter, '' for none  5 its ticket, '' if it leaves the line
+-- ARGV 1 owner[#ticket]  2 wake key prefix  3 wake key ms  4 waiter, '' for none  5 its ticket, '' if it leaves the line
 --      6 '1' if the guard has ended  7 not after, µs of node time, '0' for any time: what a live guard gives back it
 --      may win back later
 -- Answer {1, woken} the lock was ours and is gone  {0, woken} it was not ours; woken is a waiter, '' for none
 --        {-3, ''} arrived too late
-local owner, wakes, me, ticket = ARGV[1], ARGV[2], ARGV[4], ARGV[5]
 if ARGV[7] ~= '0' then
   local t = redis.call('TIME')
   if t[1] * 1000000 + t[2] > tonumber(ARGV[7]) then return {-3, ''} end
 end
+local claim, me, ticket = ARGV[1], ARGV[4], ARGV[5]
 local value = redis.call('GET', KEYS[1])
-local head = value and string.match(value, '^[^;#]*')
-local ours = head == owner
-
-if ours or value and ARGV[6] == '1' and string.find(value, ';' .. owner .. '@', 1, true) then
-  -- What is left of the list: owners that others displaced and that may still count on their claim.
-  local t = redis.call('TIME')
-  local now = t[1] * 1000000 + t[2]
-  local list, last = '', 0
-  for o, til in string.gmatch(value, ';(%w+)@(%d+)') do
-    til = tonumber(til)
-    if o ~= owner and til > now then
-      list = list .. ';' .. o .. '@' .. string.format('%.0f', til)
-      if til > last then last = til end
+local ours = value == claim -- the usual case
+if ours then
+  redis.call('DEL', KEYS[1])
+  value = false
+elseif value then
+  local owner, head = string.match(claim, '^%w+'), string.match(value, '^[^;#]*')
+  ours = head == owner
+  if ours or ARGV[6] == '1' and string.find(value, ';' .. owner .. '@', 1, true) then
+    -- What is left of the list: owners that others displaced and that may still count on their claim.
+    local t = redis.call('TIME')
+    local now = t[1] * 1000000 + t[2]
+    local list, last = '', 0
+    for o, til in string.gmatch(value, ';(%w+)@(%d+)') do
+      til = tonumber(til)
+      if o ~= owner and til > now then
+        list = list .. ';' .. o .. '@' .. string.format('%.0f', til)
+        if til > last then last = til end
+      end
     end
-  end
-  if not ours and head ~= '~' then
-    redis.call('SET', KEYS[1], string.match(value, '^[^;]*') .. list, 'KEEPTTL')
-    redis.call('GET', KEYS[1]) -- the taker may be of this same Locker, and tracked by this same connection
-  elseif last > 0 then -- a tombstone: the displaced are not to be overlapped by whoever comes next
-    redis.call('SET', KEYS[1], '~' .. list, 'PX', math.ceil((last - now) / 1000))
-  else
-    redis.call('DEL', KEYS[1])
-    value = false
+    if not ours and head ~= '~' then
+      redis.call('SET', KEYS[1], string.match(value, '^[^;]*') .. list, 'KEEPTTL')
+      redis.call('GET', KEYS[1]) -- the taker may be of this same Locker, and tracked by this same connection
+    elseif last > 0 then -- a tombstone: the displaced are not to be overlapped by whoever comes next
+      redis.call('SET', KEYS[1], '~' .. list, 'PX', math.ceil((last - now) / 1000))
+    else
+      redis.call('DEL', KEYS[1])
+      value = false
+    end
   end
 end
 
@@ -50,12 +55,12 @@ if not value then
   for _ = 1, 1000 do
     local first = redis.call('ZPOPMIN', KEYS[2])
     if not first[1] then break end
-    if first[1] == me or redis.call('SETRANGE', wakes .. first[1], 0, '') > 0 then
+    if first[1] == me or redis.call('SETRANGE', ARGV[2] .. first[1], 0, '') > 0 then
       redis.call('ZADD', KEYS[2], first[2], first[1])
       redis.call('PEXPIRE', KEYS[2], 2 * ARGV[3])
       if first[1] ~= me then
         woken = first[1]
-        redis.call('SET', wakes .. woken, '1', 'KEEPTTL') -- being woken is no sign of life
+        redis.call('SET', ARGV[2] .. woken, '1', 'KEEPTTL') -- being woken is no sign of life
       end
       break
     end

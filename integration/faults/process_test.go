@@ -67,7 +67,8 @@ func beHolder() {
 		panic(err)
 	}
 	answers := bufio.NewScanner(register)
-	// It spins, so that it is running when it is stopped, and looks at once when it goes on, before any timer can fire.
+	// It spins on the one processor it is given, so that it is running when it is stopped, and looks at once when it
+	// goes on, before any timer can fire.
 	spin := func() {
 		for start := time.Now(); time.Since(start) < 2*time.Millisecond; {
 		}
@@ -154,7 +155,7 @@ func startHolder(t *testing.T, job holderJob) *holder {
 	binary, err := os.Executable()
 	require.NoError(t, err)
 	h := &holder{t: t, cmd: exec.Command(binary), events: make(chan event, 1<<16)}
-	h.cmd.Env = append(os.Environ(), envHolder+"="+string(text))
+	h.cmd.Env = append(os.Environ(), envHolder+"="+string(text), "GOMAXPROCS=1")
 	h.cmd.Stderr = os.Stderr
 	out, err := h.cmd.StdoutPipe()
 	require.NoError(t, err)
