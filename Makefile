@@ -65,8 +65,8 @@ fuzz: ## fuzz each Fuzz function for FUZZTIME (10s)
 		done; \
 	done
 
-sim: ## run the simulation with the seeds SEEDS="1 2 3" (none: as in make test)
-	REDLOCK_SIM_SEEDS="$(SEEDS)" $(GO) test -count=1 -run TestSimulation ./...
+sim: ## run the simulation: SEEDS=1000 (so many), 17-17 (from-to) or "1 2 3"
+	REDLOCK_SIM_SEEDS="$(SEEDS)" $(GO) test -count=1 -v -timeout 60m -run TestSimulation .
 
 soak: ## run the soak for DURATION (60s)
 	cd integration && $(GO) run ./cmd/soak -duration $(DURATION)

@@ -168,7 +168,7 @@ func (s *sim) granted(a *asked, from *simLocker, locker *redlock.Locker, g *redl
 	}
 	if s.profile.quiet && a.waits {
 		for _, o := range s.open {
-			if o.name == a.name && o.waits && o.began > 2*s.longest && o.began+s.orderSlack < a.began {
+			if o.name == a.name && o.waits && o.began > 2*s.longest && o.began+s.orderSlack < a.began && !stoodBehind(h, o) {
 				s.violated(a.host.name, a.name, "order", "guard %d began to wait at %v, served before %s of %s, which waits since %v", l.id, a.began, o.call, o.host.name, o.began)
 			}
 		}
@@ -176,6 +176,12 @@ func (s *sim) granted(a *asked, from *simLocker, locker *redlock.Locker, g *redl
 	h.lives = append(h.lives, l)
 	h.live = append(h.live, l)
 	return l
+}
+
+// stoodBehind reports whether a waiter had another of its own host before it since it asked: only the first of a Locker
+// stands in line on the nodes, so the next may get there too late.
+func stoodBehind(h *lockHistory, o *asked) bool {
+	return slices.ContainsFunc(h.lives, func(l *life) bool { return l.host == o.host && l.at >= o.began })
 }
 
 // act is the program doing what the lock protects: it asks its guard and, if that is alive, acts. It reports whether
@@ -258,7 +264,7 @@ func (s *sim) judgeCause(h *lockHistory, l *life, err error) {
 	switch {
 	case errors.Is(err, redlock.ErrLost):
 		// One that got just a quorum has nobody to spare until it has won the others at its first renewals.
-		young := s.profile.majority && l.ended-l.at < l.host.option.KeyValidity*3/2
+		young := s.profile.majority && (l.ended-l.at < l.host.option.KeyValidity*3/2 || strings.Contains(err.Error(), "held by"))
 		if (s.profile.quiet || s.profile.majority && !young) && h.takeovers == 0 && !s.over {
 			s.violated(l.host.name, l.name, "minority", "guard %d was lost although nothing, or a minority, is ill: %v", l.id, err)
 		}
