@@ -44,6 +44,16 @@ func (e *extender) schedule(g *Guard, at time.Duration) {
 	}
 }
 
+// drop forgets a guard of which nothing is due any more. Without it every lock of the last interval would stay in
+// memory.
+func (e *extender) drop(g *Guard) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if g.heapAt >= 0 {
+		heap.Remove(&e.due, g.heapAt)
+	}
+}
+
 // run wakes guards until the Locker's life ends.
 func (e *extender) run() {
 	timer := time.NewTimer(time.Hour)

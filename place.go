@@ -60,6 +60,7 @@ func (l *Locker) tidy(name string, p *place) {
 
 // forget drops a guard of which no node knows any more.
 func (l *Locker) forget(g *Guard) {
+	l.extender.drop(g)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.open[g.owner]; !ok {

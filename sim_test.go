@@ -856,7 +856,11 @@ func TestSimulation(t *testing.T) {
 	lives := 0
 	virtual := time.Duration(0)
 	cpu := cpuTime()
-	for _, seed := range seedsOf(t, os.Getenv("REDLOCK_SIM_SEEDS"), 40) {
+	seeds := uint64(66)
+	if raceDetector {
+		seeds = 33
+	}
+	for _, seed := range seedsOf(t, os.Getenv("REDLOCK_SIM_SEEDS"), seeds) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			s := simulate(t, seed)
 			p := byProfile[s.profile.name]

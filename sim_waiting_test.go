@@ -49,7 +49,7 @@ func TestSimulationWaiting(t *testing.T) {
 	} {
 		for _, nodes := range row.nodes {
 			for _, k := range []int{2, 8, 32, 100} {
-				if testing.Short() && k > 32 || row.handOver > handOver && k > 8 {
+				if (testing.Short() || raceDetector) && k > 32 || row.handOver > handOver && k > 8 {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s, %d nodes, %d contenders", row.name, nodes, k), func(t *testing.T) {
