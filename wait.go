@@ -258,7 +258,7 @@ func (g *Guard) askAgain(i int) {
 // others see that ticket and let go at once, and their releases wake it. If somebody has a quorum they hold the lock;
 // then votes are kept only by one who was woken, because they are just being given back, node by node.
 func (g *Guard) keepsVotes(now time.Duration) bool {
-	if g.waiter == nil || g.round <= now || g.ballot.live(now) == 0 {
+	if g.waiter == nil || g.round <= now || g.ballot.live(now) == 0 || !g.ballot.reachable(now) {
 		return false
 	}
 	older := false
