@@ -147,7 +147,7 @@ func (g *Guard) apply(i int, a answer, now time.Duration) {
 	c := &g.claims[i]
 	script := c.step.script
 	if lostOnTheWay(a) && c.step.notAfter != 0 {
-		c.ghost = c.step.notAfter + g.l.option.ClockBound
+		c.ghost = c.step.notAfter + 2*g.l.option.ClockBound // its "not after" may be a bound too late, and so may its clock
 	}
 	if script == scriptRelease {
 		g.applyRelease(i, a, now)
@@ -269,7 +269,9 @@ func (g *Guard) applyExtend(i int, a answer, now time.Duration) {
 	default: // gone, and not to be had back at once
 		v.state, v.suspect = failed, false
 		c.err, c.look = refusal(a.code, a.left()), false
-		c.nextAt = a.at + g.pace
+		if c.nextAt <= a.at+g.l.slack() { // a look between two renewals does not put the next one off
+			c.nextAt = a.at + g.pace
+		}
 		g.settleOwed(c, now)
 	}
 }

@@ -174,7 +174,7 @@ func (l *Locker) due(n *node, s seen) (*change, error) {
 	}
 	if set := l.smallestSet(s.marker); set < s.marker.set {
 		if !l.allFirst(s.marker.set) || !l.allFirst(set) {
-			return nil, fmt.Errorf("%w: this node belongs to set %s, another to set %s: nodes of different sets were mixed", ErrDisagreement, s.marker.set, set)
+			return nil, fmt.Errorf("%w: this node belongs to set %s, another to set %s: nodes of different sets were mixed; if they are one set that was split when it lost its memory, delete %s on the nodes of one of the two, which are then adopted anew", ErrDisagreement, s.marker.set, set, l.markerKey)
 		}
 		c := change{marker: s.marker, quarantine: -1, raise: -1}
 		c.set = set

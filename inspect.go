@@ -25,8 +25,8 @@ type Line struct {
 	FencingToken uint64
 	// Left is how long the holder's lease lasts if nothing renews it; the nodes keep the quorum's keys so long.
 	Left time.Duration
-	// Waiters is how many wait in line on the nodes, one for each Locker: further calls of a Locker stand behind its
-	// first, and come to the nodes when it has been served.
+	// Waiters is how many wait in line on the nodes, at most two for each Locker: its further calls stand behind those,
+	// and come to the nodes when one has been served.
 	Waiters int
 	// Position is where the first waiter of this Locker stands in that line: 1 is next, 0 is not waiting.
 	Position int

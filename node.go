@@ -37,7 +37,8 @@ type node struct {
 	calls   int                 // batches on their way
 	conns   map[string]net.Conn // open connections by address: one, or more with Sentinel
 	cutFor  error               // why the keeper hung up, until the next dial
-	rtt     time.Duration
+	rtt     time.Duration // round-trip time, smoothed
+	path    time.Duration // the part of it that is the network's: its slowly forgotten minimum
 	offset  offset        // of its clock, as last measured
 	expect  offset        // where it was seen to be, against which it is watched
 	watched bool          // both have been measured
@@ -141,7 +142,7 @@ func (n *node) kick() {
 }
 
 func (n *node) window() int {
-	return min(maxCalls, 1+int(n.rtt/callSpacing))
+	return min(maxCalls, 1+int(n.path/callSpacing))
 }
 
 // callSpacing is the round-trip time that makes room for one more batch on its way: see bench/, window.
@@ -163,7 +164,7 @@ func (n *node) drain() {
 			n.mu.Unlock()
 			return
 		}
-		client, scripts, known, offset, down := n.client, n.scripts, n.known, n.offset, n.down
+		client, scripts, known, offset, down := n.client, n.scripts, n.known, n.clockNow(), n.down
 		n.mu.Unlock()
 
 		sentAt := n.l.clock.now()
@@ -245,13 +246,13 @@ func (n *node) command(client rueidis.Client, s *step, verb, script string, know
 	switch s.script {
 	case scriptAcquire:
 		if w := g.waiter; w != nil {
-			b = b.Args("4", g.key, l.markerKey, g.queueKey, w.wakeKey)
+			b = b.Args("3", g.key, l.markerKey, w.wakeKey)
 		} else {
-			b = b.Args("3", g.key, l.markerKey, g.queueKey)
+			b = b.Args("2", g.key, l.markerKey)
 		}
 		return b.Args(g.claim, l.leaseMillis, token, notAfter, g.fenceKey, known.marker.raw, known.until, known.floor,
 			known.longest, l.boundMicros, flag(s.takeOver),
-			l.wakePrefix, g.waiter.name(), g.waiter.place(), wakeMillis).Build()
+			g.queueKey, l.wakePrefix, g.waiter.name(), g.waiter.place(), wakeMillis).Build()
 	case scriptExtend:
 		return b.Args("2", g.key, l.markerKey, g.claim, l.leaseMillis, token, notAfter, g.fenceKey,
 			known.marker.raw, known.until, flag(s.mayWin)).Build()
@@ -259,11 +260,11 @@ func (n *node) command(client rueidis.Client, s *step, verb, script string, know
 		waiter := "" // unless it stands in line there, or is to
 		if w := g.waiter; w != nil && (s.stay != "" || w.inLine[n.index].Load()) {
 			waiter = w.id
-			b = b.Args("3", g.key, g.queueKey, w.wakeKey)
+			b = b.Args("2", g.key, w.wakeKey)
 		} else {
-			b = b.Args("2", g.key, g.queueKey)
+			b = b.Args("1", g.key)
 		}
-		return b.Args(g.claim, l.wakePrefix, wakeMillis, waiter, s.stay, flag(s.ended), notAfter).Build()
+		return b.Args(g.claim, l.wakePrefix, wakeMillis, waiter, s.stay, flag(s.ended), notAfter, g.queueKey).Build()
 	}
 }
 
@@ -358,10 +359,13 @@ func (n *node) measured(rtt time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.rtt == 0 {
-		n.rtt = rtt
+		n.rtt, n.path = rtt, rtt
 		return
 	}
 	n.rtt += (rtt - n.rtt) / 8
+	if n.path = min(n.path, rtt); n.path < rtt {
+		n.path += (rtt - n.path) / 256
+	}
 }
 
 // lookWithin is how long a look may take before a suspected vote is given up: four round trips, but not less than
@@ -410,6 +414,17 @@ func (n *node) measureClock(o offset) (ranOff time.Duration, err error) {
 		err = fmt.Errorf("%w: it stepped or runs wrong, its votes do not count for %v more", ErrClockOff, n.offTill-o.at)
 	}
 	return ranOff, err
+}
+
+// clockNow returns what is known of the node's clock, for "not after". A slow answer alone would leave it wide open, and
+// a step that was not more than the bound makes what was known before it wrong by as much. The caller holds the mutex.
+func (n *node) clockNow() offset {
+	o := n.offset
+	if n.watched {
+		expect := n.expect.aged(n.l.clock.now(), n.l.option.DriftFactor)
+		o.hi = min(o.hi, expect.hi+n.l.option.ClockBound)
+	}
+	return o
 }
 
 // nodeTime estimates the node's clock at a local instant. ok is false for a node never heard of.

@@ -9,7 +9,7 @@ import (
 // place is what one Locker does about one name: the guards it has there, and who waits in line for it.
 type place struct {
 	guards  []*Guard  // attempts on their way, and held guards until their release is confirmed
-	waiters []*waiter // in the order of their calls; only the first speaks to the nodes
+	waiters []*waiter // in the order of their calls; only the first ones speak to the nodes
 }
 
 // enter puts an attempt in its place, where pushes find it. It must be there before anything is sent.
@@ -108,12 +108,12 @@ func (l *Locker) tellWaiters() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(l.places)) {
-		l.places[name].wakeFirst()
+		l.places[name].tellSpeakers()
 	}
 }
 
-func (p *place) wakeFirst() {
-	if len(p.waiters) > 0 {
-		p.waiters[0].tell()
+func (p *place) tellSpeakers() {
+	for _, w := range p.waiters[:min(speakers, len(p.waiters))] {
+		w.tell()
 	}
 }

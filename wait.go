@@ -64,7 +64,7 @@ func (l *Locker) wait(ctx context.Context, name string, h hold) (*Guard, error) 
 		case <-w.turn:
 		case <-timer.C:
 		}
-		if !l.isFirst(name, w) { // in this Locker; only the first speaks to the nodes
+		if !l.speaks(name, w) {
 			continue
 		}
 		g := l.newGuard(ctx, name, h)
@@ -113,17 +113,22 @@ func (l *Locker) stepAside(name string, w *waiter) {
 	delete(l.waiters, w.id)
 	p := l.places[name]
 	p.waiters = slices.DeleteFunc(p.waiters, func(x *waiter) bool { return x == w })
-	p.wakeFirst()
+	p.tellSpeakers()
 	l.tidy(name, p)
 	l.mu.Unlock()
 	w.leave()
 }
 
-// isFirst reports whether w is the first in this Locker's line.
-func (l *Locker) isFirst(name string, w *waiter) bool {
+// speakers is how many of a Locker's line speak to the nodes. The second is in line there before the first is served:
+// else somebody who came later could overtake it while it lines up.
+const speakers = 2
+
+// speaks reports whether w is near enough to the head of this Locker's line to speak to the nodes.
+func (l *Locker) speaks(name string, w *waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.places[name].waiters[0] == w
+	waiters := l.places[name].waiters
+	return slices.Contains(waiters[:min(speakers, len(waiters))], w)
 }
 
 // wake tells a waiter of this Locker that the lock is free on a node.

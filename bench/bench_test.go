@@ -19,7 +19,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 		require.NoError(b, err)
 		b.Cleanup(nodes.Close)
 		for _, callers := range []int{1, 16, 64} {
-			for _, p := range []Peer{Redlock, BareQuorum, BareAll, BareFenced, Redsync, Rueidislock} {
+			for _, p := range []Peer{Redlock, BareQuorum, BareAll, BareFenced, BareOurs, Redsync, Rueidislock} {
 				if p.OneServer && n > 1 {
 					continue
 				}

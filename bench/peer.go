@@ -5,6 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	mrand "math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -46,9 +49,10 @@ type Client interface {
 // itself.
 var (
 	Redlock       = Peer{Name: "redlock", New: newRedlock}
-	BareQuorum    = Peer{Name: "bare fan-out, quorum", New: newBare(bareAcquire, false)}
-	BareAll       = Peer{Name: "bare fan-out, all", New: newBare(bareAcquire, true)}
-	BareFenced    = Peer{Name: "bare fan-out, quorum, INCR", New: newBare(bareFenced, false)}
+	BareQuorum    = Peer{Name: "bare fan-out, quorum", New: newBare(plainWork(bareAcquire), false)}
+	BareAll       = Peer{Name: "bare fan-out, all", New: newBare(plainWork(bareAcquire), true)}
+	BareFenced    = Peer{Name: "bare fan-out, quorum, INCR", New: newBare(plainWork(bareFenced), false)}
+	BareOurs      = Peer{Name: "bare fan-out, our scripts", New: newBare(ourWork, false)}
 	Redsync       = Peer{Name: "redsync", New: newRedsync()}
 	RedsyncFast   = Peer{Name: "redsync, WithFailFast", New: newRedsync(redsync.WithFailFast(true))}
 	RedsyncEager  = Peer{Name: "redsync, delay 1–5 ms", New: newRedsync(redsync.WithRetryDelayFunc(eagerly))}
@@ -97,8 +101,55 @@ func (c redlockClient) Close() { c.l.Close() }
 // releases when told to. It has no fencing, no validity, no extension, no pushes.
 type bareClient struct {
 	nodes            []rueidis.Client
+	work             work
 	acquire, release string // digests
 	need             int    // answers to wait for
+}
+
+// work is what a fan-out has the nodes do: two scripts, and what they are told.
+type work struct {
+	acquire, release         string
+	acquireArgs, releaseArgs func(name, owner string) []string // from the number of keys on
+	prepare                  []string                          // a command for every node, first of all
+}
+
+// plainWork sets a key and deletes it.
+func plainWork(acquire string) func() (work, error) {
+	return func() (work, error) {
+		return work{
+			acquire: acquire, release: bareRelease,
+			acquireArgs: func(name, owner string) []string { return []string{"1", name, owner, bareLease} },
+			releaseArgs: func(name, owner string) []string { return []string{"1", name, owner} },
+		}, nil
+	}
+}
+
+// ourWork runs redlock's own scripts, fencing and all, so that the two differ in how the nodes are spoken to and in
+// what the client does, and in nothing that the servers do.
+func ourWork() (work, error) {
+	_, file, _, _ := runtime.Caller(0)
+	lua := filepath.Join(filepath.Dir(file), "..", "lua")
+	acquire, err := os.ReadFile(filepath.Join(lua, "acquire.lua"))
+	if err != nil {
+		return work{}, err
+	}
+	release, err := os.ReadFile(filepath.Join(lua, "release.lua"))
+	if err != nil {
+		return work{}, err
+	}
+	const marker = "0123456789abcdef0123456789abcdef01234567:0:0:10000:3:X:again:off"
+	return work{
+		acquire: string(acquire), release: string(release),
+		prepare: []string{"SET", "ours:marker", marker},
+		acquireArgs: func(name, owner string) []string {
+			return []string{"2", "ours:{" + name + "}", "ours:marker",
+				owner, bareLease, strconv.FormatInt(time.Now().UnixMicro(), 10), "9007199254740991", "ours:fence:" + name,
+				marker, "0", "0", "10000", "500000", "0", "ours:queue:{" + name + "}", "ours:wake:", "", "0", "1800"}
+		},
+		releaseArgs: func(name, owner string) []string {
+			return []string{"1", "ours:{" + name + "}", owner, "ours:wake:", "1800", "", "", "1", "0", "ours:queue:{" + name + "}"}
+		},
+	}, nil
 }
 
 const (
@@ -114,9 +165,13 @@ return granted and {token, now[1], now[2]}`
 	bareRelease = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
 )
 
-func newBare(script string, waitForAll bool) func([]rueidis.ClientOption) (Client, error) {
+func newBare(newWork func() (work, error), waitForAll bool) func([]rueidis.ClientOption) (Client, error) {
 	return func(nodes []rueidis.ClientOption) (Client, error) {
 		c := &bareClient{need: len(nodes)/2 + 1}
+		var err error
+		if c.work, err = newWork(); err != nil {
+			return nil, err
+		}
 		if waitForAll {
 			c.need = len(nodes)
 		}
@@ -129,9 +184,12 @@ func newBare(script string, waitForAll bool) func([]rueidis.ClientOption) (Clien
 				return nil, err
 			}
 			c.nodes = append(c.nodes, node)
-			c.acquire, err = node.Do(ctx, node.B().ScriptLoad().Script(script).Build()).ToString()
+			c.acquire, err = node.Do(ctx, node.B().ScriptLoad().Script(c.work.acquire).Build()).ToString()
 			if err == nil {
-				c.release, err = node.Do(ctx, node.B().ScriptLoad().Script(bareRelease).Build()).ToString()
+				c.release, err = node.Do(ctx, node.B().ScriptLoad().Script(c.work.release).Build()).ToString()
+			}
+			if err == nil && c.work.prepare != nil {
+				err = node.Do(ctx, node.B().Arbitrary(c.work.prepare...).Build()).Error()
 			}
 			if err != nil {
 				c.Close()
@@ -153,19 +211,37 @@ func (c *bareClient) Pair(name string) func() error {
 		over := make(chan struct{})
 		for _, node := range c.nodes {
 			go func() { // one for both steps: they must not arrive the other way round
-				votes <- node.Do(ctx, node.B().Evalsha().Sha1(c.acquire).Numkeys(1).Key(name).Arg(owner, bareLease).Build()).Error()
+				votes <- granted(node.Do(ctx, node.B().Arbitrary("EVALSHA", c.acquire).Args(c.work.acquireArgs(name, owner)...).Build()))
 				<-over
-				n, err := node.Do(ctx, node.B().Evalsha().Sha1(c.release).Numkeys(1).Key(name).Arg(owner).Build()).AsInt64()
-				if err == nil && n == 0 {
-					err = errNotOurs
-				}
-				gone <- err
+				gone <- granted(node.Do(ctx, node.B().Arbitrary("EVALSHA", c.release).Args(c.work.releaseArgs(name, owner)...).Build()))
 			}()
 		}
 		err := c.await(votes)
 		close(over)
 		return errors.Join(err, c.await(gone))
 	}
+}
+
+// granted reads a script's answer: OK, a number, or an array that begins with a code or a token; nil and anything below
+// 1 are a no.
+func granted(r rueidis.RedisResult) error {
+	m, err := r.ToMessage()
+	if err != nil {
+		return err
+	}
+	if m.IsArray() {
+		values, err := m.ToArray()
+		if err != nil {
+			return err
+		}
+		m = values[0]
+	}
+	if m.IsInt64() {
+		if n, err := m.AsInt64(); err != nil || n < 1 {
+			return errors.Join(err, errNotOurs)
+		}
+	}
+	return nil
 }
 
 func (c *bareClient) await(answers <-chan error) error {

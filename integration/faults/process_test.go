@@ -85,9 +85,9 @@ func beHolder() {
 		}
 		say(event{Kind: "alive", From: from, To: to})
 		if job.StopSelf {
+			last := time.Now()
 			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-			// The signal may take effect a moment later than the call returns.
-			for last := time.Now(); ; time.Sleep(time.Millisecond) {
+			for ; ; time.Sleep(time.Millisecond) { // it may take effect a moment later than the call returns
 				now := time.Now()
 				if now.Sub(last) > lease/2 {
 					break
@@ -203,11 +203,19 @@ func (h *holder) next(kind string, within time.Duration) []event {
 
 // rest waits for the end of the process.
 func (h *holder) rest() []event {
+	h.t.Helper()
 	var events []event
-	for e := range h.events {
-		events = append(events, e)
+	for timeout := time.After(soon); ; {
+		select {
+		case e, ok := <-h.events:
+			if !ok {
+				return events
+			}
+			events = append(events, e)
+		case <-timeout:
+			require.Fail(h.t, "holder does not end")
+		}
 	}
-	return events
 }
 
 func (h *holder) signal(s os.Signal) {

@@ -92,7 +92,7 @@ func TestRow37DeletedBeforeTheReply(t *testing.T) {
 			require.ErrorIs(t, g.Err(), redlock.ErrLost)
 			r.history.Release(t.Context(), next)
 		} else {
-			require.ErrorIs(t, err, redlock.ErrNotLocked)
+			require.Regexp(t, "not locked|no quorum", err) // the latter where its own votes were deleted, too
 		}
 		if r.history.Release(t.Context(), g) != nil {
 			lost++

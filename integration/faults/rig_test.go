@@ -90,6 +90,7 @@ type client struct {
 	r     *rig
 	name  string
 	links []*netproxy.Link
+	isCut map[int]bool
 	log   *logBuffer
 }
 
@@ -108,7 +109,7 @@ func (r *rig) client(name string, options ...optionFunc) *client {
 
 func (r *rig) newClient(name string, options ...optionFunc) (*client, error) {
 	r.t.Helper()
-	c := &client{r: r, name: name, log: &logBuffer{}}
+	c := &client{r: r, name: name, isCut: make(map[int]bool), log: &logBuffer{}}
 	o := redlock.LockerOption{KeyValidity: lease, Logger: slog.New(slog.NewTextHandler(c.log, nil))}
 	for _, p := range r.proxies {
 		link, err := p.Listen()
@@ -140,11 +141,13 @@ func (c *client) init() {
 	require.Eventually(c.r.t, func() bool { return c.Init(context.Background()) == nil }, soon, tick, "Init")
 }
 
-// cut takes the way to some nodes away, loudly: connections are reset, dials refused.
+// cut takes the way to some nodes away, loudly: connections are reset, and so is every new one at once. Links keep
+// their ports: one that is refused could be taken by another test meanwhile.
 func (c *client) cut(nodes ...int) {
 	for _, i := range nodes {
-		c.links[i].Refuse()
+		c.links[i].SetTarget("unix", "/nonexistent/redlock")
 		c.links[i].Reset()
+		c.isCut[i] = true
 	}
 }
 
@@ -157,13 +160,16 @@ func (c *client) mute(d netproxy.Direction, nodes ...int) {
 
 // heal ends cut and mute everywhere.
 func (c *client) heal() {
-	for _, l := range c.links {
+	for i, l := range c.links {
 		l.Pass(netproxy.Both)
-		require.NoError(c.r.t, l.Accept())
+		if c.isCut[i] {
+			l.SetTarget(c.r.nodes[i].Network(), c.r.nodes[i].Addr())
+			c.isCut[i] = false
+		}
 	}
 }
 
-// connected waits until every node gives this client its vote.
+// connected waits until every node gives this client its vote, and until nothing more is on the way to any.
 func (c *client) connected() {
 	c.r.t.Helper()
 	c.r.eventually(c.name+" reaches every node", func() bool {
@@ -183,6 +189,15 @@ func (c *client) connected() {
 		}
 		return false
 	})
+	c.r.eventually("all has been given back", func() bool {
+		for _, n := range c.r.nodes {
+			if c.r.stored(n, "connected") {
+				return false
+			}
+		}
+		return true
+	})
+	time.Sleep(lease / 20)
 }
 
 func (c *client) try(name string) (*redlock.Guard, error) {
@@ -247,7 +262,6 @@ func (r *rig) settle(names ...string) {
 	start := time.Now()
 	for i, n := range r.nodes {
 		r.proxies[i].Pass(netproxy.Both)
-		require.NoError(r.t, r.proxies[i].Accept())
 		require.NoError(r.t, n.Resume())
 	}
 	r.mu.Lock()

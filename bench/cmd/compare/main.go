@@ -107,7 +107,7 @@ func pairs() error {
 	rounds, each := scaled(9, 100*time.Millisecond)
 	for _, n := range []int{1, 3, 5} {
 		for _, callers := range []int{1, 16, 64} {
-			peers := []bench.Peer{bench.BareQuorum, bench.Redlock, bench.BareAll, bench.BareFenced, bench.Redsync}
+			peers := []bench.Peer{bench.BareQuorum, bench.Redlock, bench.BareAll, bench.BareFenced, bench.BareOurs, bench.Redsync}
 			if n == 1 {
 				peers = append(peers, bench.Rueidislock)
 			}

@@ -28,6 +28,7 @@ func init() {
 			}
 			return old
 		}},
+		command{"GETEX", 2, writes, 1, 1, 1, get}, // without options: a GET that is a write command, and so tracks nothing
 		command{"GETDEL", 2, writes, 1, 1, 1, func(s *Server, a []string) Value {
 			old := get(s, a)
 			if old.kind == kindBulk {
