@@ -37,12 +37,12 @@ type node struct {
 	calls   int                 // batches on their way
 	conns   map[string]net.Conn // open connections by address: one, or more with Sentinel
 	cutFor  error               // why the keeper hung up, until the next dial
-	rtt     time.Duration // round-trip time, smoothed
-	path    time.Duration // the part of it that is the network's: its slowly forgotten minimum
-	offset  offset        // of its clock, as last measured
-	expect  offset        // where it was seen to be, against which it is watched
-	watched bool          // both have been measured
-	offTill time.Duration // the clock ran off: no vote counts before
+	rtt     time.Duration       // round-trip time, smoothed
+	path    time.Duration       // the part of it that is the network's: its slowly forgotten minimum
+	offset  offset              // of its clock, as last measured
+	expect  offset              // where it was seen to be, against which it is watched
+	watched bool                // both have been measured
+	offTill time.Duration       // the clock ran off: no vote counts before
 }
 
 // loaded is the scripts as they were loaded into one process.
