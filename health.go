@@ -376,37 +376,49 @@ func (l *Locker) clockAgrees(n *node) error {
 // A set all of whose nodes were wiped (FLUSHALL everywhere) looks like a brand-new one: do not call Init while locks
 // of before may still be held.
 //
-// It waits for nodes that are just starting, a second at most, and returns an error that names the node in the way; the
-// nodes whose quarantine it ended stay so.
+// It waits for nodes that are just starting, five seconds at most or one NodeTimeout if that is longer, and returns an
+// error that names the nodes in the way; the nodes whose quarantine it ended stay so.
 func (l *Locker) Init(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, max(l.option.NodeTimeout, time.Second))
+	ctx, cancel := context.WithTimeout(ctx, max(l.option.NodeTimeout, dialWithin))
 	defer cancel()
-	var fresh []*node
 	markers := make([]marker, len(l.nodes))
-	for i, n := range l.nodes {
-		err := l.awaitFit(ctx, n)
-		if err == nil {
-			markers[i], err = l.inFirstQuarantine(ctx, n)
+	err := l.onAll(func(n *node) (err error) {
+		if err = l.awaitFit(ctx, n); err == nil {
+			markers[n.index], err = l.inFirstQuarantine(ctx, n)
 		}
-		if err != nil {
-			return fmt.Errorf("redlock: Init: %w", &NodeError{n.addr, err})
-		}
-		if markers[i].raw != "" {
-			fresh = append(fresh, n)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	fresh := 0
+	for _, m := range markers {
+		if m.raw != "" {
+			fresh++
 		}
 	}
-	if len(fresh) == 0 {
+	switch fresh {
+	case 0:
 		return nil
+	case len(l.nodes):
+		return l.onAll(func(n *node) error { return l.endQuarantine(ctx, n, markers[n.index]) })
 	}
-	if len(fresh) < len(l.nodes) {
-		return fmt.Errorf("redlock: Init: %d of %d nodes are past their first quarantine: locks may have been granted, wait for the others", len(l.nodes)-len(fresh), len(l.nodes))
+	return fmt.Errorf("redlock: Init: %d of %d nodes are past their first quarantine: locks may have been granted, wait for the others", len(l.nodes)-fresh, len(l.nodes))
+}
+
+// onAll takes a step of Init on all nodes at once, since it takes round trips, which may be long ones.
+func (l *Locker) onAll(step func(*node) error) error {
+	errs := make([]error, len(l.nodes))
+	var wg sync.WaitGroup
+	for i, n := range l.nodes {
+		wg.Go(func() {
+			if err := step(n); err != nil {
+				errs[i] = fmt.Errorf("redlock: Init: %w", &NodeError{n.addr, err})
+			}
+		})
 	}
-	for _, n := range fresh {
-		if err := l.endQuarantine(ctx, n, markers[n.index]); err != nil {
-			return fmt.Errorf("redlock: Init: %w", &NodeError{n.addr, err})
-		}
-	}
-	return nil
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // awaitFit waits until a node's keeper has connected to it and adopted it.
@@ -440,6 +452,9 @@ func (l *Locker) inFirstQuarantine(ctx context.Context, n *node) (marker, error)
 	for cursor := uint64(0); ; {
 		page, err := client.Do(ctx, client.B().Scan().Cursor(cursor).Match(globEscape(l.option.KeyPrefix)+":{*").Count(1000).Build()).AsScanEntry()
 		if err != nil {
+			if _, answered := rueidis.IsRedisErr(err); !answered {
+				err = nodeFault(err)
+			}
 			return marker{}, err
 		}
 		if len(page.Elements) > 0 {
