@@ -108,7 +108,9 @@ func TestRow28NodeErrors(t *testing.T) {
 	}
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
-			t.Parallel()
+			if f.name != "BUSY" { // which keeps three processors busy
+				t.Parallel()
+			}
 			r := newRig(t, 5, f.options)
 			a, b := r.client("a"), r.client("b")
 			g := a.mustTry("held")
@@ -121,13 +123,18 @@ func TestRow28NodeErrors(t *testing.T) {
 			r.requireHeldFor(g, lease+lease/4)
 
 			f.strike(r, r.nodes[2])
-			_, err = b.try("failing")
-			require.ErrorIs(t, err, redlock.ErrNoQuorum)
-			named := 0
-			for _, want := range f.want {
-				named += reasonsWith(err, want)
-			}
-			require.GreaterOrEqual(t, named, 3, "%v", err)
+			r.eventually("each node says what it has", func() bool {
+				var g *redlock.Guard
+				g, err = b.try("failing")
+				require.Nil(t, g)
+				require.ErrorIs(t, err, redlock.ErrNoQuorum)
+				named := 0
+				for _, want := range f.want {
+					named += reasonsWith(err, want)
+				}
+				return named >= 3
+			})
+			t.Log(err)
 			if f.keeps {
 				r.requireHeldFor(g, lease)
 			}
