@@ -263,13 +263,17 @@ func (g *Guard) hold(now time.Duration) {
 
 // fail ends an attempt that cannot be won.
 func (g *Guard) fail(now time.Duration) {
-	kind := ErrNotLocked
-	if !g.ballot.reachable(now) {
-		kind = ErrNoQuorum
-	}
-	e := g.report(now, kind)
+	e := g.report(now, g.notWon(now))
 	e.takenOver = g.takeover != noTakeover && g.rivals() > 0
 	g.finish(now, e)
+}
+
+// notWon is what an attempt has come to that cannot be won.
+func (g *Guard) notWon(now time.Duration) error {
+	if g.ballot.reachable(now) {
+		return ErrNotLocked
+	}
+	return ErrNoQuorum
 }
 
 // finish ends the guard: its context is done, and every node that may store its owner is asked to release.
@@ -335,6 +339,9 @@ func (g *Guard) loss(now time.Duration, forced bool) error {
 		suspects = len(g.ballot) // a taker had them all: whoever it lost them to is the next taker
 	}
 	e.takenOver = forced || rivals > 0 && rivals+suspects > len(g.ballot)-g.ballot.quorum()
+	if g.phase != held && !e.takenOver {
+		e.kind = g.notWon(now) // a taker that nodes failed while it waited: it held nothing that could be lost
+	}
 	return e
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -71,7 +72,8 @@ func newRig(t *testing.T, n int, options redisproc.Options) *rig {
 
 func newRigOn(t *testing.T, nodes []*redisproc.Node) *rig {
 	t.Helper()
-	r := &rig{t: t, nodes: nodes, history: check.New()}
+	// Cloned, because a test may put another server in a node's place, and the first is still to be closed.
+	r := &rig{t: t, nodes: slices.Clone(nodes), history: check.New()}
 	for _, n := range r.nodes {
 		p := netproxy.New(n.Network(), n.Addr())
 		t.Cleanup(p.Close)

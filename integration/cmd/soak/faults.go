@@ -376,6 +376,7 @@ func (b *breaker) stopProcess(ctx context.Context) {
 		w := window{from: now(), process: p.name, stopped: true}
 		p.signal(syscall.SIGSTOP)
 		b.sleep(ctx, d)
+		w.to = now()
 		p.signal(syscall.SIGCONT)
 		b.rec.broke(w)
 	})

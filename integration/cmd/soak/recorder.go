@@ -128,9 +128,11 @@ func (r *recorder) fault(kind string) {
 	r.faults[kind]++
 }
 
-// broke notes a window that ends now.
+// broke notes a window, which ends now if it has no end yet.
 func (r *recorder) broke(w window) {
-	w.to = now()
+	if w.to == 0 {
+		w.to = now()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.windows = append(r.windows, w)
