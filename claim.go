@@ -268,6 +268,9 @@ func (g *Guard) applyExtend(i int, a answer, now time.Duration) {
 		c.nextAt = max(c.nextAt, retryAt)
 	default: // gone, and not to be had back at once
 		v.state, v.suspect = failed, false
+		if a.code == codeAbsent {
+			v.state = refused // it could vote, and has no vote for us
+		}
 		c.err, c.look = refusal(a.code, a.left()), false
 		if c.nextAt <= a.at+g.l.slack() { // a look between two renewals does not put the next one off
 			c.nextAt = a.at + g.pace

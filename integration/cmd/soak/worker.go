@@ -28,7 +28,7 @@ const (
 	checkEvery = 50 * time.Millisecond
 	// nowLock is the one lock that ForceAcquireNow is used on; on all others only one guard may be alive.
 	nowLock   = "now"
-	safeLocks = 5
+	safeLocks = 6
 )
 
 // workerOptions is the command line of a worker process.
@@ -218,13 +218,17 @@ type holding struct {
 
 // hold writes to the register while the guard lives, lets it go, and tells what was seen.
 //
-// Two of five are quiet: nobody looks at Err while they are held, which would end the context, so that it is seen when the
+// One of ten is quiet: nobody looks at Err while it is held, which would end the context, so that it is seen when the
 // context ends by itself. And every other one that loses its lock writes on.
 func (h *holding) hold() error {
-	h.life.Quiet = h.chance(0.4)
+	h.life.Quiet = h.chance(0.1)
 	var watching sync.WaitGroup
 	watching.Go(h.watch)
-	err := h.use(time.After(h.holdFor()))
+	d := h.holdFor()
+	if h.life.Quiet {
+		d = h.between(h.lease, 3*h.lease) // long enough to be lost
+	}
+	err := h.use(time.After(d))
 	if err == nil && h.guard.Err() != nil && h.chance(0.5) {
 		err = h.write()
 	}
