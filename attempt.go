@@ -80,14 +80,14 @@ func (l *Locker) pace() time.Duration {
 // already, so that no push for it can be missed: they may come before the answer they belong to.
 func (l *Locker) attempt(ctx context.Context, g *Guard) error {
 	g.ask()
-	timer := time.NewTimer(l.option.NodeTimeout)
+	timer := time.NewTimer(l.clock.wait(l.option.NodeTimeout))
 	defer timer.Stop()
 	for {
 		select {
 		case <-g.decided:
 			return g.outcome()
 		case <-timer.C:
-			timer.Reset(g.roundOver())
+			timer.Reset(l.clock.wait(g.roundOver()))
 		case <-ctx.Done():
 			g.waiter.stop()
 			g.end(contextEnded(ctx, g.name))
@@ -382,7 +382,7 @@ func (g *Guard) settle(now time.Duration) {
 	if g.phase != over {
 		return
 	}
-	gone, busy, open := 0, 0, 0
+	gone, open := 0, 0
 	wakeAt := time.Duration(0)
 	for i := range g.claims {
 		c := &g.claims[i]
@@ -391,7 +391,6 @@ func (g *Guard) settle(now time.Duration) {
 		}
 		switch {
 		case c.busy:
-			busy++
 		case c.owedUntil == 0:
 			gone++
 			continue
@@ -402,12 +401,14 @@ func (g *Guard) settle(now time.Duration) {
 		}
 		open++
 	}
-	if q := g.ballot.quorum(); gone >= q || gone+busy < q {
+	if gone >= g.ballot.quorum() {
 		closeOnce(g.freed)
 		g.l.leave(g)
 	}
 	switch {
 	case open == 0:
+		closeOnce(g.freed)
+		g.l.leave(g)
 		g.l.forget(g)
 	case wakeAt != 0:
 		g.l.extender.schedule(g, max(wakeAt, now))

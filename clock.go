@@ -14,7 +14,8 @@ import (
 // Reading the suspend-proof clock costs a system call (226 ns measured), so it is read only when they part.
 // Nothing inside the machine sees that a hypervisor stopped it: that is for the fencing token.
 type clock struct {
-	read   func() time.Time // time.Now, but for a simulated host that is stopped
+	read   func() time.Time                  // time.Now, but for a simulated host that is stopped
+	apart  func(time.Duration) time.Duration // nil, but in a simulation: see wait
 	base   time.Time
 	asleep atomic.Int64 // time spent in suspend since base
 	parted atomic.Int64 // by how much wall and monotonic clock had parted when last looked at
@@ -42,6 +43,15 @@ func (c *clock) now() time.Duration {
 		c.look(awake, parted)
 	}
 	return time.Duration(c.base.UnixNano()) + awake + time.Duration(c.asleep.Load())
+}
+
+// wait returns how long to set a timer for what is due in d. A simulation lengthens it by nanoseconds, so that no two
+// timers fire at one instant: a synctest bubble draws their order, and from something that no seed governs.
+func (c *clock) wait(d time.Duration) time.Duration {
+	if c.apart == nil {
+		return d
+	}
+	return c.apart(d)
 }
 
 func (c *clock) look(awake, parted time.Duration) {

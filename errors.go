@@ -105,6 +105,8 @@ func (e *QuorumError) Error() string {
 	}
 	verb := "vote yes"
 	switch {
+	case e.takenOver:
+		verb = "were left when it was taken"
 	case errors.Is(e.kind, ErrLost):
 		verb = "were left"
 	case e.freed:

@@ -3,13 +3,13 @@ package redlock
 import "time"
 
 // NewLockerOn is NewLocker on a host whose clock the test holds in its hands: a simulated pause stops it.
-func NewLockerOn(option LockerOption, now func() time.Time) (*Locker, error) {
+func NewLockerOn(option LockerOption, now func() time.Time, apart func(time.Duration) time.Duration) (*Locker, error) {
 	option, err := option.resolve()
 	if err != nil {
 		return nil, err
 	}
 	l := newLocker(option)
-	l.clock.read = now
+	l.clock.read, l.clock.apart = now, apart
 	l.keepers.Go(l.extender.run)
 	for _, n := range l.nodes {
 		l.keepers.Go(n.keep)

@@ -70,7 +70,7 @@ func (e *extender) run() {
 			}
 			continue
 		}
-		timer.Reset(next - now)
+		timer.Reset(e.l.clock.wait(next - now))
 		select {
 		case <-timer.C:
 		case <-e.wake:

@@ -38,7 +38,7 @@ type Guard struct {
 	pace      time.Duration // to the next renewal
 	cause     error         // why it ended
 	decided   chan struct{} // closed when the attempt has come to something
-	freed     chan struct{} // closed when a quorum has confirmed that the key is gone, or cannot
+	freed     chan struct{} // closed when a quorum has confirmed that the key is gone, or no node can have it any more
 	displaced map[string]*displacement
 	confirmed time.Duration // of a taker that waited: renewals sent from then on count
 
@@ -126,11 +126,12 @@ func (g *Guard) end(cause error) error {
 
 // awaitFreed waits until a quorum has confirmed that the key is gone, at most NodeTimeout.
 func (g *Guard) awaitFreed() error {
-	timer := time.NewTimer(g.l.option.NodeTimeout)
+	timer := time.NewTimer(g.l.clock.wait(g.l.option.NodeTimeout))
 	defer timer.Stop()
 	select {
 	case <-g.freed:
-	case <-timer.C:
+	case <-timer.C: // nodes that come back are asked again; who is next in line need not wait for them
+		g.l.leave(g)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -133,7 +133,7 @@ type change struct {
 
 // survey reads the markers of all other nodes that answer now: what was read before may be out of date.
 func (l *Locker) survey(ctx context.Context, n *node) []marker {
-	ctx, cancel := context.WithTimeout(ctx, l.option.NodeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.clock.wait(l.option.NodeTimeout))
 	defer cancel()
 	var wg sync.WaitGroup
 	found := make([]*marker, len(l.nodes))

@@ -60,7 +60,7 @@ func (n *node) keep() {
 func (n *node) idle(wait time.Duration, down bool) {
 	var timer <-chan time.Time
 	if wait > 0 {
-		timer = time.After(wait)
+		timer = time.After(n.l.clock.wait(wait))
 	}
 	recheck := n.recheck
 	if down {
@@ -84,7 +84,7 @@ func (n *node) unfitNow() error {
 func (n *node) check() error {
 	n.mayDial.Store(true)
 	defer n.mayDial.Store(false)
-	ctx, cancel := context.WithTimeout(n.l.life, max(n.l.option.NodeTimeout, dialWithin))
+	ctx, cancel := context.WithTimeout(n.l.life, n.l.clock.wait(max(n.l.option.NodeTimeout, dialWithin)))
 	defer cancel()
 	err := n.look(ctx)
 	if errors.Is(err, ErrNodeTimeout) {
@@ -137,9 +137,11 @@ func (n *node) look(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrNodeDown, errTracking)
 	}
 
-	scripts, err := n.load(ctx, client, info)
-	if err != nil {
-		return err
+	var scripts loaded
+	if info.fault() == nil {
+		if scripts, err = n.load(ctx, client, info); err != nil {
+			return err
+		}
 	}
 	nodeNow := time.Duration(clock[0])*time.Second + time.Duration(clock[1])*time.Microsecond
 	clockErr := n.watch(offsetOf(nodeNow, sentAt, at))

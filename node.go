@@ -150,7 +150,7 @@ const callSpacing = 300 * time.Microsecond
 
 // drain sends what is queued, batch after batch.
 func (n *node) drain() {
-	hang := time.AfterFunc(n.l.hangAfter, n.hangUp)
+	hang := time.AfterFunc(n.l.clock.wait(n.l.hangAfter), n.hangUp)
 	defer hang.Stop()
 	for {
 		n.mu.Lock()
@@ -172,7 +172,7 @@ func (n *node) drain() {
 			n.answerAll(batch, answer{err: down, unsent: true, sentAt: sentAt, at: sentAt})
 			continue
 		}
-		hang.Reset(n.l.hangAfter)
+		hang.Reset(n.l.clock.wait(n.l.hangAfter))
 		n.call(client, &scripts, known, offset, batch, sentAt)
 		hang.Stop()
 	}

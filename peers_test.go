@@ -303,6 +303,10 @@ func TestPeer10LostMinorityVoteIsWonBack(t *testing.T) {
 	l := newLocker(t, redistest.Options(nodes), validity(2*time.Second), interval(300*time.Millisecond))
 	g := acquire(t, l, "a")
 	token := g.FencingToken()
+	for _, n := range nodes { // two votes are enough to hold it; here the third is to be counted, too
+		require.Eventually(t, func() bool { return do(t, n, "EXISTS", lockKey("a")) == "1" }, soon, tick)
+	}
+	time.Sleep(350 * time.Millisecond)
 	for round := range 2 * len(nodes) {
 		n := nodes[round%len(nodes)]
 		require.Eventually(t, func() bool { return do(t, n, "EXISTS", lockKey("a")) == "1" }, soon, tick)

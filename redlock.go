@@ -127,7 +127,7 @@ var errUnchecked = errors.New("not looked at yet")
 // at, or NodeTimeout has passed.
 func (l *Locker) awaitFirstChecks() error {
 	start := l.clock.now()
-	timer := time.NewTimer(l.option.NodeTimeout)
+	timer := time.NewTimer(l.clock.wait(l.option.NodeTimeout))
 	defer timer.Stop()
 	lingering := false
 	for {
@@ -247,7 +247,7 @@ func (l *Locker) Close() {
 	for _, w := range waiters {
 		w.leave()
 	}
-	timer := time.NewTimer(l.option.NodeTimeout)
+	timer := time.NewTimer(l.clock.wait(l.option.NodeTimeout))
 	defer timer.Stop()
 	select {
 	case <-drained:

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -48,6 +49,22 @@ func (h *simHost) now() time.Time {
 		return h.frozen
 	}
 	return time.Now()
+}
+
+// apart lengthens a timer so that no other fires at its instant.
+func (s *sim) apart(d time.Duration) time.Duration {
+	s.takenMu.Lock()
+	defer s.takenMu.Unlock()
+	now := time.Now()
+	if len(s.taken) > 10000 {
+		maps.DeleteFunc(s.taken, func(at time.Time, _ bool) bool { return at.Before(now) })
+	}
+	at := now.Add(max(1, d))
+	for s.taken[at] {
+		at = at.Add(1)
+	}
+	s.taken[at] = true
+	return at.Sub(now)
 }
 
 func (h *simHost) isStopped() bool {
@@ -196,7 +213,7 @@ func (l *simLocker) get() (*redlock.Locker, error) {
 	if locker != nil {
 		return locker, nil
 	}
-	made, err := redlock.NewLockerOn(l.host.option, l.host.now)
+	made, err := redlock.NewLockerOn(l.host.option, l.host.now, l.host.sim.apart)
 	if err != nil {
 		return nil, err
 	}

@@ -108,6 +108,9 @@ type sim struct {
 	over      bool
 	forgotten bool // more than a minority has lost its memory at one time: who is left may be taken for another set
 
+	takenMu sync.Mutex
+	taken   map[time.Time]bool // instants at which a timer of the library fires
+
 	eventsMu sync.Mutex
 	events   []event
 }
@@ -166,6 +169,7 @@ func (s *sim) run() {
 	s.ill, s.healthy = make([]int, n), make([]time.Duration, n)
 	s.names = []string{"a", "b", forcedName}[:1+r.IntN(3)]
 	s.locks = map[string]*lockHistory{}
+	s.taken = map[time.Time]bool{}
 	for _, name := range s.names {
 		s.locks[name] = &lockHistory{}
 	}
@@ -301,7 +305,7 @@ func (s *sim) every(wg *sync.WaitGroup, d time.Duration, f func()) {
 func (s *sim) fresh() {
 	h := s.newHost("Z", 0)
 	h.option.KeyValidity, h.option.NodeTimeout = s.longest, 0
-	l, err := redlock.NewLockerOn(h.option, h.now)
+	l, err := redlock.NewLockerOn(h.option, h.now, s.apart)
 	s.mu.Lock()
 	split := s.forgotten && errors.Is(err, redlock.ErrDisagreement) // for an operator to mend, by design
 	if err != nil && !split {
@@ -908,25 +912,48 @@ func (s *sim) report(t *testing.T) {
 }
 
 // TestSimulationRepeats runs seeds twice: a failing seed is worth nothing if it does not fail again.
+//
+// A run is drawn from its seed but for the order of goroutines within one virtual instant. What could depend on that and
+// does not: messages (one goroutine delivers them, in the order of nodes and connections), timers (a bubble fires those
+// of one instant in an order that it draws anew each time, hence sim.apart), garbage collection and a second processor
+// (off). One thing is left that no seed governs: when a connection breaks, rueidis fails its pending calls in a loop
+// with runtime.Gosched (pipe.go, _background). That goes through the scheduler's global queue, which is looked at on
+// every 61st turn of a count that has gone on since the process began, so that of two things that follow from the same
+// breaking connection, and that also meet on another node, now one and now the other is first. It takes many such
+// meetings for one to matter: about one run in a hundred differs. So a seed may differ once, and must repeat then.
 func TestSimulationRepeats(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector shuffles the scheduler; `make sim` runs this without it")
 	}
-	// Not yet those with restarts and takeovers (1, 2, 7, 8): something there depends on the order of goroutines
-	// within one instant, so that a seed of theirs repeats only mostly.
-	for _, seed := range []uint64{0, 3, 4, 5, 6, 9, 10} {
+	for seed := range uint64(22) { // every profile twice
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			a := simulate(t, seed)
-			b := simulate(t, seed)
+			a, b := simulate(t, seed), simulate(t, seed)
 			if a.fingerprint() == b.fingerprint() {
 				return
 			}
-			for i := range a.events {
-				if i >= len(b.events) || a.events[i] != b.events[i] {
-					require.Equal(t, fmt.Sprint(a.events[max(0, i-5):i+1]), fmt.Sprint(b.events[max(0, i-5):min(i+1, len(b.events))]), "seed %d, line %d", seed, i)
-				}
+			t.Logf("seed %d differs:\n%s", seed, a.firstDifference(b))
+			c := simulate(t, seed)
+			if c.fingerprint() != a.fingerprint() && c.fingerprint() != b.fingerprint() {
+				require.Fail(t, "three runs of one seed are three different runs", a.firstDifference(c))
 			}
-			require.Len(t, b.events, len(a.events))
 		})
 	}
+}
+
+// firstDifference shows where two histories part.
+func (s *sim) firstDifference(o *sim) string {
+	i := 0
+	for i < min(len(s.events), len(o.events)) && s.events[i] == o.events[i] {
+		i++
+	}
+	var b strings.Builder
+	show := func(sign string, events []event) {
+		for _, e := range events {
+			fmt.Fprintf(&b, "%s %s\n", sign, e)
+		}
+	}
+	show(" ", s.events[max(0, i-5):i])
+	show("-", s.events[i:min(len(s.events), i+3)])
+	show("+", o.events[i:min(len(o.events), i+3)])
+	return b.String()
 }

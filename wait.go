@@ -80,7 +80,7 @@ func (l *Locker) wait(ctx context.Context, name string, h hold) (*Guard, error) 
 		if err = patience.after(l, g, err); err != nil {
 			return nil, err
 		}
-		timer.Reset(g.askIn())
+		timer.Reset(l.clock.wait(g.askIn()))
 	}
 }
 

@@ -61,7 +61,7 @@ var story = []string{
 	"nodes x x x A A",
 	"A     context ended",
 	"redlock: lock lost: ",
-	"2 of 5 nodes vote yes, quorum is 3",
+	"2 of 5 nodes were left, quorum is 3",
 	"redlock: no quorum: ",
 	"B     HOLDS the lock",
 	"B     releases",

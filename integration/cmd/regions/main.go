@@ -1,7 +1,7 @@
 // Regions measures locks whose nodes stand in five regions: five real redis-server processes behind proxies with the
 // round trips between regions, a client in the first of them and one in the fourth.
 //
-//	regions               half a minute or two; prints the tables of docs/multi-region.md
+//	regions               some minutes; prints the tables of docs/multi-region.md
 //	regions -tries 50     more of each
 package main
 
@@ -40,7 +40,7 @@ func main() {
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("regions", flag.ContinueOnError)
-	tries := flags.Int("tries", 15, "of each measurement")
+	tries := flags.Int("tries", 7, "of each measurement")
 	lease := flags.Duration("lease", 10*time.Second, "KeyValidity")
 	timeout := flags.Duration("timeout", 0, "NodeTimeout; 0: the default")
 	if err := flags.Parse(args); err != nil {

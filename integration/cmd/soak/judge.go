@@ -352,10 +352,12 @@ func (v *verdict) measureAvailability(r *recorder, lease time.Duration) {
 		for _, g := range guards {
 			if free != 0 && g.life.First > free {
 				longest, from := r.longestWait(waits[lock], free, g.life.First)
-				where := fmt.Sprintf("%s before %s", lock, g.id)
-				if out := r.lastOutage(free, g.life.First, lease); out != 0 {
-					v.afterOut.add(max(0, g.life.First.sub(max(out, from)))-lease, where)
-				} else if longest > 0 {
+				where := fmt.Sprintf("%s free from %v to %v, then %s; waited for since %v", lock, time.Duration(free), time.Duration(g.life.First), g.id, time.Duration(from))
+				switch out := r.lastOutage(free, g.life.First, lease); {
+				case longest == 0: // nobody who could be served wanted it
+				case out != 0:
+					v.afterOut.add(min(longest, max(0, g.life.First.sub(max(out, from))))-lease, where)
+				default:
 					v.unavailable.add(longest-lease, where)
 				}
 			}

@@ -86,6 +86,9 @@ func run(ctx context.Context, args []string, out, complaints io.Writer) int {
 	}
 	v := judge(s.rec, o.lease)
 	v.print(out)
+	if o.verbose {
+		v.places(out)
+	}
 	switch {
 	case len(v.violations) > 0:
 		fmt.Fprintf(out, "FAILED with seed %d\n", o.seed)

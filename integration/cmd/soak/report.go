@@ -59,6 +59,16 @@ func sorted(indent string, m map[string]int) (rows []row) {
 	return rows
 }
 
+// places tells where the worst was.
+func (v *verdict) places(out io.Writer) {
+	for _, w := range []struct {
+		what string
+		*worst
+	}{{"by the clock", &v.byClock}, {"takeover", &v.byTakeover}, {"unavailability", &v.unavailable}, {"after a majority was away", &v.afterOut}} {
+		fmt.Fprintf(out, "worst %s: %v, %s\n", w.what, w.worst, w.where)
+	}
+}
+
 // shown is how many violations are told; one that is real brings many.
 const shown = 20
 

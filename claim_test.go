@@ -1,0 +1,76 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+)
+
+// pausedGuard returns a guard that holds three votes until 850 ms from now, a renewal of each on its way, and the call
+// that stops its process: nothing of the library runs but what the test calls, not even the extender.
+func pausedGuard(t *testing.T) (g *Guard, pause func(time.Duration)) {
+	t.Helper()
+	o := LockerOption{KeyValidity: time.Second}
+	for i := range 3 {
+		o.Nodes = append(o.Nodes, rueidis.ClientOption{InitAddress: []string{fmt.Sprint("node-", i)}})
+	}
+	o, err := o.resolve()
+	require.NoError(t, err)
+	l := newLocker(o)
+	clock := time.Now()
+	l.clock.read = func() time.Time { return clock }
+	g = l.newGuard(context.Background(), "x", hold{})
+	require.NoError(t, l.enter(g))
+	now := l.clock.now()
+	g.phase, g.token = held, 1
+	for i := range g.claims {
+		g.ballot[i] = vote{state: granted, until: g.claimUntil(now), token: 1}
+		g.claims[i] = claim{busy: true, nextAt: now, step: step{guard: g, index: i, script: scriptExtend, notAfter: now + time.Minute}}
+	}
+	g.rearm(now)
+	require.NoError(t, g.Err())
+	return g, func(d time.Duration) { clock = clock.Add(d) }
+}
+
+// Schedule: the process is stopped until its votes have run out, and what runs first when it goes on is one event,
+// whichever. It must find the guard dead, by the votes as they stood, before it changes any of them: nobody knows what
+// happened on the nodes meanwhile, and the event may bring good news.
+func TestScheduleFirstEventAfterAPauseFindsTheGuardDead(t *testing.T) {
+	for name, event := range map[string]func(g *Guard, now time.Duration){
+		"renewed": func(g *Guard, now time.Duration) {
+			for i := range g.claims { // sent just before the pause ended, as far as the answer can tell
+				g.answered(i, answer{code: codeOK, sentAt: now, at: now})
+				require.True(t, g.ended.Load(), "answer %d", i)
+			}
+		},
+		"won back": func(g *Guard, now time.Duration) {
+			for i := range g.claims {
+				g.answered(i, answer{code: codeWonBack, sentAt: now, at: now})
+				require.True(t, g.ended.Load(), "answer %d", i)
+			}
+		},
+		"refused":       func(g *Guard, now time.Duration) { g.answered(1, answer{code: codeHeld, text: "rival", at: now}) },
+		"no answer":     func(g *Guard, now time.Duration) { g.answered(2, answer{err: ErrNodeDown, at: now}) },
+		"push":          func(g *Guard, _ time.Duration) { g.pushed(0) },
+		"node is back":  func(g *Guard, _ time.Duration) { g.lookAgain(0) },
+		"clock is off":  func(g *Guard, _ time.Duration) { g.distrust(0) },
+		"renewal due":   func(g *Guard, now time.Duration) { g.tick(now) },
+		"Err":           func(g *Guard, _ time.Duration) { require.Error(t, g.Err()) },
+		"context's Err": func(g *Guard, _ time.Duration) { require.Error(t, g.Context().Err()) },
+		"Release":       func(g *Guard, _ time.Duration) { require.ErrorIs(t, g.end(ErrReleased), ErrLost) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, pause := pausedGuard(t)
+			pause(900 * time.Millisecond)
+			event(g, g.l.clock.now())
+			require.True(t, g.ended.Load())
+			require.Error(t, g.Context().Err())
+			require.ErrorIs(t, g.Err(), ErrLost)
+			require.Zero(t, g.ballot.live(g.l.clock.now()), "dead, and votes for nobody")
+		})
+	}
+}

@@ -1,0 +1,657 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlock-go/redlock"
+	"github.com/redlock-go/redlock/redlocktest"
+)
+
+// Schedules are single interleavings, each the shortest that tells a mutation of the library from the library: where
+// the simulation needs luck these need none. docs/safety.md, section 5, says which mutation each one catches.
+//
+// All run on simulated nodes under virtual time. Every message takes 1 ms unless a schedule says otherwise; the lease
+// is 1 s, so that ClockBound is 50 ms and a claim ends 850 ms after its question was sent.
+
+const (
+	oneWay = time.Millisecond
+	lease  = time.Second
+	counts = lease - lease/10 - lease/20 // of a lease, by the default DriftFactor and ClockBound
+	lockX  = "redlock:{x}"
+)
+
+// schedule is one interleaving under way.
+type schedule struct {
+	*testing.T
+	cluster *redlocktest.Cluster
+}
+
+func interleave(t *testing.T, nodes int, test func(t *testing.T, s *schedule)) {
+	t.Helper()
+	cryptotest.SetGlobalRandom(t, 1)
+	synctest.Test(t, func(t *testing.T) {
+		test(t, &schedule{t, redlocktest.NewCluster(t, nodes)})
+	})
+}
+
+// open returns a Locker on a host of its own that has looked at all nodes.
+func (s *schedule) open(host string, options ...optionFunc) *redlock.Locker {
+	s.Helper()
+	l, err := redlock.NewLocker(s.option(host, options...))
+	require.NoError(s, err)
+	s.Cleanup(l.Close)
+	time.Sleep(20 * time.Millisecond)
+	return l
+}
+
+func (s *schedule) option(host string, options ...optionFunc) redlock.LockerOption {
+	for _, l := range s.cluster.Client(host).Links() {
+		l.Delay(oneWay, oneWay)
+	}
+	o := s.cluster.Client(host).Option()
+	o.KeyValidity = lease
+	for _, f := range options {
+		f(&o)
+	}
+	return o
+}
+
+func (s *schedule) link(host string, node int) *redlocktest.Link {
+	return s.cluster.Client(host).Link(node)
+}
+
+// stored returns what the nodes store under lock x, "" for nothing.
+func (s *schedule) stored() (values []string) {
+	for _, n := range s.cluster.Nodes() {
+		value, _ := n.Get(lockX)
+		values = append(values, value)
+	}
+	return values
+}
+
+// requireCovered asserts that a guard counts on no node's key for longer than it lasts there by any clock within the
+// assumptions.
+func (s *schedule) requireCovered(g *redlock.Guard, node int) {
+	s.Helper()
+	left, leased := s.cluster.Node(node).PTTL(lockX)
+	if !leased {
+		require.Error(s, g.Err(), "the key is gone")
+		return
+	}
+	spare := lease - counts - time.Millisecond // PTTL counts whole milliseconds
+	require.LessOrEqual(s, time.Until(g.ValidUntil()), left-spare, "guard against what is left on the node")
+}
+
+// requireEndedBy has a rival try until it is granted the lock, and asserts that the holder has ended by then.
+func (s *schedule) requireEndedBy(rival *redlock.Locker, holder *redlock.Guard) *redlock.Guard {
+	s.Helper()
+	for range 2000 {
+		g, err := rival.TryAcquire(context.Background(), "x")
+		if err == nil {
+			require.Error(s, holder.Err(), "two live guards")
+			return g
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	require.Fail(s, "the rival never gets the lock")
+	return nil
+}
+
+// Schedule: the question takes 1 ms, the answer 200 ms. The node counts its lease from when the question came, so a
+// claim counted from when the answer came would outlast the key by 50 ms. Then the same with the answers to renewals.
+func TestScheduleValidityCountsFromTheSend(t *testing.T) {
+	interleave(t, 1, func(t *testing.T, s *schedule) {
+		l := s.open("a")
+		s.link("a", 0).Delay(oneWay, 200*time.Millisecond)
+		sent := time.Now()
+		g := tryAcquire(t, l, "x")
+		require.Equal(t, counts-1, g.ValidUntil().Sub(sent))
+		for range 200 {
+			s.requireCovered(g, 0)
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.NoError(t, g.Err())
+		silence(s.cluster.Client("a"))
+		for g.Err() == nil {
+			s.requireCovered(g, 0)
+			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
+// lapse cuts the holder off just after its grant and asserts that its guard ends before its key does.
+func (s *schedule) lapse(g *redlock.Guard) {
+	s.Helper()
+	silence(s.cluster.Client("a"))
+	for ended := false; ; time.Sleep(time.Millisecond / 4) {
+		ended = ended || g.Err() != nil
+		if _, ok := s.cluster.Node(0).Get(lockX); !ok {
+			require.True(s, ended, "the key is gone, the guard counts on it until %v", g.ValidUntil())
+			return
+		}
+	}
+}
+
+// Schedule: right after the grant the node's clock steps forward by just under ClockBound, and the holder hears nothing
+// any more. Its key goes that much early.
+func TestScheduleClockBoundCoversAStep(t *testing.T) {
+	interleave(t, 1, func(t *testing.T, s *schedule) {
+		l := s.open("a", func(o *redlock.LockerOption) { o.DriftFactor = .0001 })
+		g := tryAcquire(t, l, "x")
+		s.cluster.Node(0).JumpClock(lease/20 - 2*time.Millisecond)
+		s.lapse(g)
+	})
+}
+
+// Schedule: the node's clock runs 9 % fast, the holder hears nothing any more. Its key goes after 1 s / 1.09.
+func TestScheduleDriftCoversAFastClock(t *testing.T) {
+	interleave(t, 1, func(t *testing.T, s *schedule) {
+		l := s.open("a")
+		g := tryAcquire(t, l, "x")
+		s.cluster.Node(0).SetClockRate(1.09)
+		s.lapse(g)
+	})
+}
+
+// Schedule: a is stopped just after its grant, for longer than its keys last; b acquires, acts, releases; a goes on, and
+// what its extender finds due is sent. Then a's keys are absent and free to be set again, which must not revive it:
+// the acts of the name would be a, b, a.
+func TestScheduleStoppedHolderIsNotRevived(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		var mu sync.Mutex
+		stoppedAt := time.Time{}
+		a, err := redlock.NewLockerOn(s.option("a"), func() time.Time {
+			mu.Lock()
+			defer mu.Unlock()
+			if !stoppedAt.IsZero() {
+				return stoppedAt
+			}
+			return time.Now()
+		}, nil)
+		require.NoError(t, err)
+		t.Cleanup(a.Close)
+		b := s.open("b")
+		g := tryAcquire(t, a, "x")
+		require.NoError(t, g.Err())
+
+		silence(s.cluster.Client("a"))
+		mu.Lock()
+		stoppedAt = time.Now()
+		mu.Unlock()
+		time.Sleep(lease + 2*time.Millisecond)
+		g2 := tryAcquire(t, b, "x")
+		release(t, g2)
+		mu.Lock()
+		stoppedAt = time.Time{}
+		mu.Unlock()
+		for _, l := range s.cluster.Client("a").Links() {
+			l.Heal()
+		}
+		time.Sleep(100 * time.Millisecond) // its first look at the guard comes late
+		for range 100 {
+			require.ErrorIs(t, g.Err(), redlock.ErrLost)
+			require.Error(t, g.Context().Err())
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.Equal(t, []string{"", "", ""}, s.stored())
+	})
+}
+
+// Schedule, three nodes:
+//
+//	a holds on all; its key is deleted on node 2, which a finds out
+//	a's next renewal is sent, to node 2 with leave to set the key again; to node 2 it takes 50 ms
+//	a's key is deleted on node 0, the push of which takes 40 ms
+//	b acquires on nodes 0 and 2, acts, and releases
+//	the push comes: a's vote on node 0 is in doubt, a look is on its way
+//	node 2 sets a's key again and says so; it was pushed too, and says so once more
+//	the look says that the vote on node 0 is gone
+//
+// If the vote won back counted, a would have nodes 1 and 2 and live on, after b.
+func TestScheduleVoteIsWonBackOnlyWhileAQuorumStands(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a, b := s.open("a"), s.open("b")
+		g := tryAcquire(t, a, "x")
+		time.Sleep(5 * time.Millisecond)
+		require.True(t, s.cluster.Node(2).Del(lockX))
+		time.Sleep(5 * time.Millisecond)
+		s.link("a", 2).Delay(50*time.Millisecond, oneWay)
+		renewals := func() int { return s.link("a", 0).Commands()["EVALSHA"] }
+		for before := renewals(); renewals() == before; {
+			time.Sleep(time.Millisecond / 4)
+		}
+		time.Sleep(3 * time.Millisecond) // answered
+		s.link("a", 2).Delay(oneWay, oneWay)
+		s.link("a", 0).Delay(oneWay, 40*time.Millisecond)
+		require.True(t, s.cluster.Node(0).Del(lockX))
+		g2 := tryAcquire(t, b, "x")
+		require.NoError(t, g2.Err())
+		release(t, g2)
+		require.NoError(t, g.Err(), "not told yet: outside the assumptions, somebody deletes keys")
+		time.Sleep(200 * time.Millisecond)
+		require.ErrorIs(t, g.Err(), redlock.ErrLost)
+	})
+}
+
+// Schedule, three nodes: as before, but the third vote is a straggler.
+//
+//	a has nodes 0 and 1 and holds; its question to node 2 takes 100 ms
+//	a's key is deleted on node 0, the push of which takes 95 ms
+//	b acquires on nodes 0 and 2, acts, and releases
+//	the push comes; node 2 votes for a, long after the verdict; the look says that the vote on node 0 is gone
+func TestScheduleStragglerCountsOnlyWhileAQuorumStands(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a, b := s.open("a"), s.open("b")
+		s.link("a", 2).Delay(100*time.Millisecond, oneWay)
+		g := tryAcquire(t, a, "x")
+		s.link("a", 0).Delay(oneWay, 95*time.Millisecond)
+		require.True(t, s.cluster.Node(0).Del(lockX))
+		g2 := tryAcquire(t, b, "x")
+		require.NoError(t, g2.Err())
+		release(t, g2)
+		require.NoError(t, g.Err(), "not told yet: outside the assumptions, somebody deletes keys")
+		time.Sleep(250 * time.Millisecond)
+		require.ErrorIs(t, g.Err(), redlock.ErrLost)
+	})
+}
+
+// Schedule: b holds nodes 0 and 1; a's question reaches node 2 after 100 ms, when its attempt has long been refused.
+// The vote is for an attempt that is over: it is given back as soon as it is heard of.
+func TestScheduleVoteForAnAttemptThatIsOverIsGivenBack(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a, b := s.open("a"), s.open("b")
+		s.link("b", 2).SilenceRequests()
+		g := tryAcquire(t, b, "x")
+		s.link("a", 2).Delay(100*time.Millisecond, oneWay)
+		asked := time.Now()
+		_, err := a.TryAcquire(context.Background(), "x")
+		require.ErrorIs(t, err, redlock.ErrNotLocked)
+		s.link("a", 2).Delay(oneWay, oneWay)
+		time.Sleep(time.Until(asked.Add(100*time.Millisecond + oneWay/2)))
+		require.NotEmpty(t, s.stored()[2], "the straggler's vote")
+		time.Sleep(3 * oneWay)
+		require.Empty(t, s.stored()[2])
+		require.NoError(t, g.Err())
+	})
+}
+
+// Schedule: a holds on nodes 0 and 1 and is cut off. Node 1 forgets everything, by FLUSHALL, and before b has been told
+// of it b's question is there. Nodes 1 and 2 would make b a second holder.
+func TestScheduleFlushedNodeGrantsNothing(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a, b := s.open("a", quarantineOn), s.open("b", quarantineOn)
+		time.Sleep(5 * lease)
+		s.link("a", 2).Silence()
+		g := tryAcquire(t, a, "x")
+		silence(s.cluster.Client("a"))
+		s.cluster.Node(1).Do("FLUSHALL")
+		s.requireEndedBy(b, g)
+	})
+}
+
+// Schedule: as before, but node 1 restarts empty, and b comes again and again until it is granted the lock.
+func TestScheduleNodeThatLostItsMemoryIsQuarantined(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a, b := s.open("a", quarantineOn), s.open("b", quarantineOn)
+		time.Sleep(5 * lease)
+		s.link("a", 2).Silence()
+		g := tryAcquire(t, a, "x")
+		silence(s.cluster.Client("a"))
+		s.cluster.Node(1).CrashEmpty()
+		s.requireEndedBy(b, g)
+	})
+}
+
+// Schedule, one node, answers and pushes take 200 ms:
+//
+//	b holds; a is refused, so that it is told of changes
+//	b releases; a asks; a's question is granted
+//	a is pushed b's release: the answer that comes now may be void, so a asks again
+//	the node says yes, it is yours: it must have renewed the lease, for a counts it from the second question
+func TestScheduleAskingAgainRenews(t *testing.T) {
+	interleave(t, 1, func(t *testing.T, s *schedule) {
+		a, b := s.open("a", nodeTimeout(450*time.Millisecond)), s.open("b")
+		g := tryAcquire(t, b, "x")
+		_, err := a.TryAcquire(context.Background(), "x")
+		require.ErrorIs(t, err, redlock.ErrNotLocked)
+		time.Sleep(10 * time.Millisecond)
+		s.link("a", 0).Delay(oneWay, 200*time.Millisecond)
+		before := s.link("a", 0).Commands()["EVALSHA"]
+		afterward(t, func() { release(t, g) })
+		time.Sleep(time.Millisecond / 2)
+		g = tryAcquire(t, a, "x")
+		require.Equal(t, 2, s.link("a", 0).Commands()["EVALSHA"]-before, "it asked twice")
+		s.requireCovered(g, 0)
+	})
+}
+
+// Schedule: a, with a lease of 4 s, is cut off; b takes over with a lease of 1 s and dies, before or after its first
+// extension. Its keys are what keeps c away until a's lease has run out: nothing may shorten them.
+func TestScheduleTakersLeaseIsNeverShorterThanTheDisplaced(t *testing.T) {
+	long := func(o *redlock.LockerOption) { o.KeyValidity, o.MaxKeyValidity = 4*lease, 4*lease }
+	short := func(o *redlock.LockerOption) { o.MaxKeyValidity = 4 * lease }
+	for _, lives := range []time.Duration{10 * time.Millisecond, 500 * time.Millisecond} {
+		interleave(t, 3, func(t *testing.T, s *schedule) {
+			a, b, c := s.open("a", long), s.open("b", short), s.open("c", short)
+			g := tryAcquire(t, a, "x")
+			silence(s.cluster.Client("a"))
+			_, err := b.ForceAcquireNow(context.Background(), "x")
+			require.NoError(t, err)
+			time.Sleep(lives)
+			silence(s.cluster.Client("b"))
+			s.requireEndedBy(c, g)
+		})
+	}
+}
+
+// Schedule: a is cut off; b takes over safely. It must have waited for a's end.
+func TestScheduleTakerWaitsForTheDisplaced(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a, b := s.open("a"), s.open("b")
+		g := tryAcquire(t, a, "x")
+		silence(s.cluster.Client("a"))
+		_, err := b.ForceAcquire(context.Background(), "x")
+		require.NoError(t, err)
+		require.Error(t, g.Err(), "two live guards")
+	})
+}
+
+// Schedule: a is cut off; b takes over at once; c takes over from b, safely. b acknowledges by return, but a, whom c
+// never met, still counts on its lease: the list that b's value carries must be carried on.
+func TestScheduleTakersTakerWaitsForAllDisplaced(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a, b, c := s.open("a"), s.open("b"), s.open("c")
+		g := tryAcquire(t, a, "x")
+		silence(s.cluster.Client("a"))
+		_, err := b.ForceAcquireNow(context.Background(), "x")
+		require.NoError(t, err)
+		_, err = c.ForceAcquire(context.Background(), "x")
+		require.NoError(t, err)
+		require.Error(t, g.Err(), "two live guards")
+	})
+}
+
+// Schedule: a is cut off; b takes over safely and gives up while it waits for a. What it leaves behind must keep c
+// away until a has ended.
+func TestScheduleTakerThatGivesUpLeavesATombstone(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a, b, c := s.open("a"), s.open("b"), s.open("c")
+		g := tryAcquire(t, a, "x")
+		silence(s.cluster.Client("a"))
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		_, err := b.ForceAcquire(ctx, "x")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		s.requireEndedBy(c, g)
+	})
+}
+
+// Schedule, three nodes; a's requests to node 2 take 100 ms:
+//
+//	a has nodes 0 and 1 and holds
+//	node 0 pushes a without need: that vote is in doubt for a moment
+//	node 2 votes for a in that moment, which does not count and is given back; the look at node 0 is well
+//	a is cut off from nodes 0 and 1; b takes over on all three, and waits for a
+//	a's release reaches node 2, where a is listed as displaced
+//
+// a is alive on nodes 0 and 1. The release of a live guard must not strike it out.
+func TestScheduleReleaseOfALiveGuardStrikesNobodyOut(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a, b := s.open("a"), s.open("b")
+		s.link("a", 2).Delay(100*time.Millisecond, oneWay)
+		begin := time.Now()
+		g := tryAcquire(t, a, "x")
+		time.Sleep(time.Until(begin.Add(99500 * time.Microsecond)))
+		s.cluster.Node(0).Untrack(lockX)
+		time.Sleep(time.Until(begin.Add(110 * time.Millisecond)))
+		require.NoError(t, g.Err())
+		require.NotEmpty(t, s.stored()[2], "its release is on its way")
+		s.link("a", 0).Silence()
+		s.link("a", 1).Silence()
+		s.link("a", 2).SilenceReplies()
+		_, err := b.ForceAcquire(context.Background(), "x")
+		require.NoError(t, err)
+		require.Error(t, g.Err(), "two live guards")
+	})
+}
+
+// Schedule, three nodes:
+//
+//	a holds on all; node 0 hears of no renewal any more, so that its lease runs out first
+//	a renews on nodes 1 and 2 and is cut off there too; d takes over at once; b takes over from d, safely
+//	a's lease on node 0 runs out
+//	d releases: its own entry is struck out, and on node 0 a's entry, which has run out, is dropped with it
+//
+// On node 0 a is not listed any more, and yet it is alive, on nodes 1 and 2: b has to wait.
+func TestScheduleEntryThatRanOutIsNotStruckOut(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a, d, b := s.open("a"), s.open("d"), s.open("b")
+		g := tryAcquire(t, a, "x")
+		renewed := func(nodes ...int) {
+			for fresh := false; !fresh; {
+				time.Sleep(time.Millisecond)
+				fresh = true
+				for _, i := range nodes {
+					left, _ := s.cluster.Node(i).PTTL(lockX)
+					fresh = fresh && left > lease-5*time.Millisecond
+				}
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond)
+		renewed(0, 1, 2)
+		s.link("a", 0).Silence()
+		time.Sleep(450 * time.Millisecond)
+		renewed(1, 2)
+		silence(s.cluster.Client("a"))
+		left, _ := s.cluster.Node(0).PTTL(lockX)
+		require.Greater(t, left, 50*time.Millisecond)
+
+		g2, err := d.ForceAcquireNow(context.Background(), "x")
+		require.NoError(t, err)
+		silence(s.cluster.Client("d"))
+		afterward(t, func() {
+			time.Sleep(left + 5*time.Millisecond)
+			afterward(t, func() { g2.Release(context.Background()) })
+			time.Sleep(time.Millisecond)
+			for _, l := range s.cluster.Client("d").Links() {
+				l.Heal()
+			}
+		})
+		_, err = b.ForceAcquire(context.Background(), "x")
+		require.NoError(t, err)
+		require.Error(t, g.Err(), "two live guards")
+	})
+}
+
+// Schedule, five nodes that store tokens x+10, x+12, x+12, x+4, x+4:
+//
+//	a reaches nodes 0, 1, 2 and is granted x+11, x+13, x+13: its token is x+13, which it has to store on node 0
+//	b reaches nodes 0, 3, 4: x+14, x+5, x+5. If node 0 still stored x+11, b would have x+12, below a's
+func TestScheduleTokenIsStoredOnAQuorum(t *testing.T) {
+	interleave(t, 5, func(t *testing.T, s *schedule) {
+		a, b := s.open("a"), s.open("b")
+		release(t, tryAcquire(t, a, "x")) // makes the fence key
+		time.Sleep(50 * time.Millisecond)
+		fence := ""
+		for _, key := range s.cluster.Node(0).Keys() {
+			if strings.HasPrefix(key, "redlock:fence:") {
+				fence = key
+			}
+		}
+		require.NotEmpty(t, fence)
+		const x = 2_000_000_000_000_000 // above every clock
+		for i, n := range []int{10, 12, 12, 4, 4} {
+			s.cluster.Node(i).Set(fence, fmt.Sprint(x+n), 0)
+		}
+		s.link("a", 3).Silence()
+		s.link("a", 4).Silence()
+		first := tryAcquire(t, a, "x")
+		require.EqualValues(t, x+13, first.FencingToken())
+		release(t, first)
+		s.link("b", 1).Silence()
+		s.link("b", 2).Silence()
+		second := tryAcquire(t, b, "x")
+		require.Greater(t, second.FencingToken(), first.FencingToken())
+	})
+}
+
+// Schedule: a is cut off until its lease has run out; what it then sends as its release is held up until b holds.
+func TestScheduleLateReleaseLeavesTheNextHolderAlone(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a, b := s.open("a"), s.open("b")
+		g := tryAcquire(t, a, "x")
+		time.Sleep(5 * time.Millisecond)
+		for _, l := range s.cluster.Client("a").Links() {
+			l.SilenceRequests()
+		}
+		g2 := s.requireEndedBy(b, g)
+		time.Sleep(5 * time.Millisecond)
+		before := s.stored()
+		for _, l := range s.cluster.Client("a").Links() {
+			l.Heal()
+		}
+		time.Sleep(5 * time.Millisecond)
+		require.Equal(t, before, s.stored())
+		require.NoError(t, g2.Err())
+		require.NotEmpty(t, before[0])
+	})
+}
+
+// Schedule: a's question arrives at a server that stands still; a gives up and dies, so that its release never comes;
+// 150 ms after a's time for an answer was over the server goes on.
+func TestScheduleLateQuestionLeavesNoGhost(t *testing.T) {
+	interleave(t, 1, func(t *testing.T, s *schedule) {
+		a := s.open("a")
+		s.cluster.Node(0).Freeze()
+		afterward(t, func() {
+			time.Sleep(10 * time.Millisecond)
+			silence(s.cluster.Client("a"))
+		})
+		_, err := a.TryAcquire(context.Background(), "x")
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		time.Sleep(150 * time.Millisecond)
+		s.cluster.Node(0).Thaw()
+		require.Equal(t, []string{""}, s.stored())
+	})
+}
+
+// Schedule: a renewal arrives at a server that stands still; a dies, its key runs out. When the server goes on the
+// renewal, which might set the key again, must do nothing.
+func TestScheduleLateRenewalLeavesNoGhost(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a := s.open("a")
+		g := tryAcquire(t, a, "x")
+		time.Sleep(5 * time.Millisecond)
+		s.cluster.Node(2).Del(lockX)
+		time.Sleep(5 * time.Millisecond)
+		s.cluster.Node(2).Freeze()
+		time.Sleep(400 * time.Millisecond) // the renewal is there, with leave to set the key again
+		silence(s.cluster.Client("a"))
+		time.Sleep(2 * lease)
+		require.Error(t, g.Err())
+		s.cluster.Node(2).Thaw()
+		require.Equal(t, []string{"", "", ""}, s.stored())
+	})
+}
+
+// Schedule: w waits in line; a releases; before w can have heard of it c's question is there, and later d's, who
+// waits. Neither gets past w.
+func TestScheduleNobodyIsGrantedPastTheLine(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		interleave(t, 3, func(t *testing.T, s *schedule) {
+			a, w, c := s.open("a"), s.open("w"), s.open("c")
+			g := tryAcquire(t, a, "x")
+			served := make(chan time.Time, 1)
+			afterward(t, func() {
+				g := acquire(t, w, "x")
+				served <- time.Now()
+				time.Sleep(20 * time.Millisecond)
+				release(t, g)
+			})
+			time.Sleep(50 * time.Millisecond)
+			released := time.Now()
+			afterward(t, func() { release(t, g) })
+			time.Sleep(time.Millisecond / 2) // the release is before c's question on every node, w's question behind it
+			if waits {
+				g = acquire(t, c, "x")
+				require.Greater(t, time.Since(released), 20*time.Millisecond)
+				require.Len(t, served, 1)
+				release(t, g)
+				return
+			}
+			_, err := c.TryAcquire(context.Background(), "x")
+			require.ErrorIs(t, err, redlock.ErrNotLocked)
+			require.ErrorContains(t, err, "first in line")
+			require.Less(t, (<-served).Sub(released), 10*oneWay)
+		})
+	}
+}
+
+// Schedule: 30 hosts wait in line, one after the other is served for 20 ms. A release wakes the next at once, and it
+// alone: a hand-over takes four messages in a row, and each node sees the release, the next one's question, and the
+// question by which the one behind it keeps its place.
+func TestScheduleHandOver(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		interleave(t, nodes, func(t *testing.T, s *schedule) {
+			const waiters, holds = 30, 20 * time.Millisecond
+			g := tryAcquire(t, s.open("a"), "x")
+			var all sync.WaitGroup
+			for i := range waiters {
+				l := s.open(fmt.Sprint("w", i))
+				all.Go(func() {
+					g := acquire(t, l, "x")
+					time.Sleep(holds)
+					release(t, g)
+				})
+				time.Sleep(10 * time.Millisecond)
+			}
+			before, begin := commands(s.cluster), time.Now()
+			release(t, g)
+			all.Wait()
+			took := time.Since(begin)
+			require.Less(t, took, waiters*(holds+6*oneWay))
+			idle := waiters * took.Seconds() / .85 * float64(nodes) // everybody asks about once a second to keep its place
+			require.Less(t, float64(commands(s.cluster)-before)-idle, float64(4*waiters*nodes))
+		})
+	}
+}
+
+// Schedule: three hosts wait in line behind a and the first two die. When a releases the third is served within 2 s.
+func TestScheduleDeadWaitersAreSkipped(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a := s.open("a", validity(10*time.Second))
+		g := tryAcquire(t, a, "x")
+		served := make(chan struct{})
+		ctx, cancel := context.WithCancel(context.Background())
+		for _, host := range []string{"dead1", "dead2", "w"} {
+			l := s.open(host, validity(10*time.Second))
+			afterward(t, func() {
+				if g, err := l.Acquire(ctx, "x"); err == nil {
+					close(served)
+					release(t, g)
+				}
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		silence(s.cluster.Client("dead1"))
+		silence(s.cluster.Client("dead2"))
+		begin := time.Now()
+		release(t, g)
+		select {
+		case <-served:
+		case <-time.After(time.Minute):
+		}
+		require.Less(t, time.Since(begin), 2*time.Second)
+		cancel()
+	})
+}
