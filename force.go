@@ -99,7 +99,11 @@ func (g *Guard) noteDisplaced(i int, a answer) {
 	for owner, d := range g.displaced {
 		_, still := listed[owner]
 		until, was := d.on[i]
-		if was && !still && a.kept && a.offset.hi+a.at < until {
+		switch {
+		case !was || still:
+		case !a.kept:
+			delete(d.on, i) // the list is gone with the value that carried it, and tells nothing from now on
+		case a.offset.hi+a.at < until:
 			d.ended = true
 		}
 	}

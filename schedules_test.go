@@ -473,11 +473,43 @@ func TestScheduleEntryThatRanOutIsNotStruckOut(t *testing.T) {
 	})
 }
 
+// Schedule, three nodes:
+//
+//	a holds on all and is cut off; b takes over; its questions to nodes 1 and 2 take 100 ms
+//	node 0 has granted b, and listed a; somebody deletes that key; b is pushed and asks again
+//	node 0 grants b anew, with an empty list
+//
+// a is not listed there any more, but nobody has struck it out.
+func TestScheduleEmptyListOfANewGrantStrikesNobodyOut(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a, b := s.open("a"), s.open("b")
+		g := tryAcquire(t, a, "x")
+		silence(s.cluster.Client("a"))
+		s.link("b", 1).Delay(100*time.Millisecond, oneWay)
+		s.link("b", 2).Delay(100*time.Millisecond, oneWay)
+		afterward(t, func() {
+			time.Sleep(10 * time.Millisecond)
+			s.cluster.Node(0).Del(lockX)
+		})
+		_, err := b.ForceAcquire(context.Background(), "x")
+		require.NoError(t, err)
+		require.Error(t, g.Err(), "two live guards")
+	})
+}
+
 // Schedule, five nodes that store tokens x+10, x+12, x+12, x+4, x+4:
 //
 //	a reaches nodes 0, 1, 2 and is granted x+11, x+13, x+13: its token is x+13, which it has to store on node 0
 //	b reaches nodes 0, 3, 4: x+14, x+5, x+5. If node 0 still stored x+11, b would have x+12, below a's
+//
+// And the same where what a sends to node 0 after its grant is lost: then a has no lock.
 func TestScheduleTokenIsStoredOnAQuorum(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		raise(t, lost)
+	}
+}
+
+func raise(t *testing.T, lost bool) {
 	interleave(t, 5, func(t *testing.T, s *schedule) {
 		a, b := s.open("a"), s.open("b")
 		release(t, tryAcquire(t, a, "x")) // makes the fence key
@@ -495,11 +527,26 @@ func TestScheduleTokenIsStoredOnAQuorum(t *testing.T) {
 		}
 		s.link("a", 3).Silence()
 		s.link("a", 4).Silence()
+		s.link("b", 1).Silence()
+		s.link("b", 2).Silence()
+		if lost {
+			afterward(t, func() {
+				time.Sleep(oneWay * 3 / 2)
+				s.link("a", 0).Silence()
+			})
+			s.link("a", 0).Delay(oneWay, oneWay/4)
+			first, err := a.TryAcquire(context.Background(), "x")
+			if err != nil {
+				require.ErrorIs(t, err, redlock.ErrNoQuorum)
+				return
+			}
+			second := s.requireEndedBy(b, first)
+			require.Greater(t, second.FencingToken(), first.FencingToken())
+			return
+		}
 		first := tryAcquire(t, a, "x")
 		require.EqualValues(t, x+13, first.FencingToken())
 		release(t, first)
-		s.link("b", 1).Silence()
-		s.link("b", 2).Silence()
 		second := tryAcquire(t, b, "x")
 		require.Greater(t, second.FencingToken(), first.FencingToken())
 	})

@@ -429,19 +429,19 @@ func (w *world) partition(ctx context.Context) ([]event, error) {
 	_, err = a.locker.TryAcquire(ctx, w.lock())
 	refusedAfter := time.Since(asked)
 	if !errors.Is(err, redlock.ErrNoQuorum) {
-		return nil, fmt.Errorf("A's TryAcquire in the minority: %v", err)
+		return nil, fmt.Errorf("asked by A in the minority: %v", err)
 	}
 	<-held.Done()
 	endedAt := time.Now()
 	if err := <-served; err != nil {
-		return nil, fmt.Errorf("B, with a majority: %w", err)
+		return nil, fmt.Errorf("asked by B with the majority: %w", err)
 	}
 	if servedAt.Before(endedAt) || next.FencingToken() <= held.FencingToken() {
-		return nil, fmt.Errorf("B was granted %v after A ended, with token %d after %d", servedAt.Sub(endedAt), next.FencingToken(), held.FencingToken())
+		return nil, fmt.Errorf("granted to B %v after A ended, with token %d after %d", servedAt.Sub(endedAt), next.FencingToken(), held.FencingToken())
 	}
 	gaveUp := <-waited
 	if !errors.Is(gaveUp.err, redlock.ErrNoQuorum) {
-		return nil, fmt.Errorf("A's Acquire in the minority: %v", gaveUp.err)
+		return nil, fmt.Errorf("waited for by A in the minority: %v", gaveUp.err)
 	}
 	if err := next.Release(ctx); err != nil {
 		return nil, err

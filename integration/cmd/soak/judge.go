@@ -14,7 +14,6 @@ import (
 type verdict struct {
 	acquired, released      int
 	takeovers, takeoversNow int
-	acquiredAfterOut        int
 	failures                map[string]int // calls that got no lock, by kind of error
 	lost                    map[string]int // guards that ended by themselves, by cause
 	processesKilled         int            // guards that were held by a process when it was killed

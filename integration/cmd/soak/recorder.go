@@ -19,7 +19,6 @@ type recorder struct {
 	windows  []window
 	faults   map[string]int
 	deaths   []string // worker processes that ended though nobody told them to
-	conns    sync.WaitGroup
 }
 
 // record is what was told of one guard, or of one call that came to none.

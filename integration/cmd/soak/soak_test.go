@@ -43,7 +43,7 @@ func number(t *testing.T, table map[string]string, row string) int {
 }
 
 func TestSoak(t *testing.T) {
-	duration := "30s"
+	duration := "22s"
 	if testing.Short() {
 		duration = "5s"
 	}
@@ -63,7 +63,7 @@ func TestSoak(t *testing.T) {
 }
 
 func TestSoakSeesARegisterWithoutAFence(t *testing.T) {
-	code, table := soakFor(t, "-duration", "8s", "-break", "fence", "-seed", "1")
+	code, table := soakFor(t, "-duration", "6s", "-break", "fence", "-seed", "1")
 	require.Equal(t, exitViolated, code)
 	require.Positive(t, number(t, table, "stale writes accepted"))
 }
