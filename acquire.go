@@ -73,7 +73,7 @@ func (l *Locker) enterAlone(g *Guard) error {
 	defer l.mu.Unlock()
 	if p := l.places[g.name]; p != nil && !l.isClosed() {
 		e := &QuorumError{Name: g.name, Quorum: g.ballot.quorum(), Nodes: len(g.ballot), kind: ErrNotLocked}
-		return fmt.Errorf("this Locker has %d guards and %d waiters for the name: %w", len(p.guards), len(p.waiters), e)
+		return fmt.Errorf("%w (this Locker itself holds it, releases it or waits for it: %d guards, %d waiters)", e, len(p.guards), len(p.waiters))
 	}
 	return l.enterLocked(g)
 }

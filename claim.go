@@ -58,7 +58,7 @@ func (g *Guard) hand(i int, script script, now time.Duration, by func(*node, *st
 		c.step.token, c.step.notAfter = g.proposal, g.round
 		c.step.takeOver = g.takeover != noTakeover && !c.taken
 		c.asks++
-		g.owe(c, c.step.notAfter)
+		g.owe(i, c.step.notAfter)
 	case scriptExtend:
 		c.step.token, c.step.notAfter = g.token, now+g.l.option.NodeTimeout
 		// Won back only where it is lost, and only while a quorum stands without it: judged now, and again when
@@ -67,7 +67,7 @@ func (g *Guard) hand(i int, script script, now time.Duration, by func(*node, *st
 		regular := c.nextAt <= now+g.l.slack()
 		if g.phase == held && regular && c.ghost <= now && !g.ballot[i].counts(now) && g.ballot.standing(now, i) >= g.ballot.quorum() {
 			c.step.mayWin = true
-			g.owe(c, c.step.notAfter)
+			g.owe(i, c.step.notAfter)
 		}
 	case scriptRelease:
 		c.step.stay = g.waiter.staysAs()
@@ -84,11 +84,11 @@ func (g *Guard) hand(i int, script script, now time.Duration, by func(*node, *st
 }
 
 // owe notes that a step which stores our owner may be executed until notAfter.
-func (g *Guard) owe(c *claim, notAfter time.Duration) {
-	o := g.l.option
+func (g *Guard) owe(i int, notAfter time.Duration) {
+	o, c := g.l.option, &g.claims[i]
 	lease := o.KeyValidity
 	if g.takeover != noTakeover {
-		lease = o.MaxKeyValidity // a taker's lease is never shorter than the one it displaces
+		lease = g.l.nodes[i].longestLease() // a taker's lease is never shorter than the one it displaces
 	}
 	c.owedUntil = max(c.owedUntil, notAfter+goneAfter(lease, o.DriftFactor, 2*o.ClockBound))
 }
@@ -252,7 +252,7 @@ func (g *Guard) applyExtend(i int, a answer, now time.Duration) {
 		*v = vote{state: granted, until: g.claimUntil(a.sentAt), token: max(v.token, c.step.token)}
 		c.err, c.rival, c.late = nil, "", false
 		c.renewedAt, c.nextAt = a.sentAt, a.sentAt+g.pace
-		g.owe(c, c.step.notAfter)
+		g.owe(i, c.step.notAfter)
 		g.noteDisplaced(i, a)
 	case a.code == codeOK || a.code == codeWonBack: // too late to be continuous with what we had
 		g.giveBack(i)

@@ -324,6 +324,13 @@ func (n *node) read(s *step, r rueidis.RedisResult, sentAt, at time.Duration) an
 	return a
 }
 
+// longestLease returns the longest lease that any client may have on this node.
+func (n *node) longestLease() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return max(n.known.marker.longest, n.l.option.MaxKeyValidity)
+}
+
 func (n *node) longestQuarantine() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -311,6 +311,39 @@ func TestScheduleNodeThatLostItsMemoryIsQuarantined(t *testing.T) {
 	})
 }
 
+// Schedule: a holds on nodes 0 and 1 and is cut off. Node 0's clock jumps by an hour, so that a's key is gone there; b,
+// who has never seen it before, asks. Nodes 0 and 2 would make b a second holder; node 1, which refuses, tells the time.
+func TestScheduleNewcomerDoesNotCountAJumpedClock(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a := s.open("a")
+		s.link("a", 2).Silence()
+		g := tryAcquire(t, a, "x")
+		silence(s.cluster.Client("a"))
+		s.cluster.Node(0).JumpClock(time.Hour)
+		s.requireEndedBy(s.open("b"), g)
+	})
+}
+
+// Schedule: the same, and b has seen the clock before, but only that of node 0 and node 2: node 1 is cut off from b.
+func TestScheduleClockIsWatchedFromLookToLook(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a, b := s.open("a"), s.open("b")
+		s.link("a", 2).Silence()
+		g := tryAcquire(t, a, "x")
+		silence(s.cluster.Client("a"))
+		s.link("b", 1).Silence()
+		s.cluster.Node(0).JumpClock(time.Hour)
+		s.cluster.Node(2).JumpClock(time.Hour)
+		for g.Err() == nil {
+			if g2, err := b.TryAcquire(context.Background(), "x"); err == nil {
+				require.Error(t, g.Err(), "two live guards")
+				release(t, g2)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+}
+
 // Schedule, one node, answers and pushes take 200 ms:
 //
 //	b holds; a is refused, so that it is told of changes
