@@ -713,6 +713,7 @@ func TestScheduleDeadWaitersAreSkipped(t *testing.T) {
 		g := tryAcquire(t, a, "x")
 		served := make(chan struct{})
 		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
 		for _, host := range []string{"dead1", "dead2", "w"} {
 			l := s.open(host, validity(10*time.Second))
 			afterward(t, func() {
@@ -732,6 +733,5 @@ func TestScheduleDeadWaitersAreSkipped(t *testing.T) {
 		case <-time.After(time.Minute):
 		}
 		require.Less(t, time.Since(begin), 2*time.Second)
-		cancel()
 	})
 }
