@@ -54,7 +54,6 @@ type lockHistory struct {
 	last      *life   // who acted last
 	lastToken uint64  // largest token of an actor
 	takeovers int
-	forcedAt  time.Duration // the latest takeover asked for
 	// The resource that checks tokens.
 	stored uint64
 	newest int // the latest invocation among those whose writes it took
