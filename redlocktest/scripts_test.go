@@ -16,7 +16,7 @@ import (
 // The library's own scripts, on the simulated node and on redis-server: what each answers, stores, tracks and pushes.
 
 func init() {
-	for _, r := range []struct {
+	rules = append(rules, []struct {
 		name string
 		run  func(t *testing.T, s server)
 	}{
@@ -31,9 +31,7 @@ func init() {
 		{"redlock/what is tracked", scriptsTrack},
 		{"redlock/full memory", scriptsMemory},
 		{"redlock/inspect", inspectScript},
-	} {
-		rules = append(rules, r)
-	}
+	}...)
 }
 
 const (
