@@ -131,7 +131,10 @@ func (l *Link) listen() error {
 	if err != nil {
 		return fmt.Errorf("netproxy: %w", err)
 	}
-	l.listener, l.addr = listener, listener.Addr().String()
+	l.listener = listener
+	if l.addr == "" { // once: the address stays, and Addr reads it without a lock
+		l.addr = listener.Addr().String()
+	}
 	l.proxy.wg.Go(func() { l.acceptFrom(listener) })
 	return nil
 }

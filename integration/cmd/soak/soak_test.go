@@ -43,7 +43,7 @@ func number(t *testing.T, table map[string]string, row string) int {
 }
 
 func TestSoak(t *testing.T) {
-	duration := "22s"
+	duration := "60s"
 	if testing.Short() {
 		duration = "5s"
 	}
