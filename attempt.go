@@ -228,9 +228,6 @@ func (g *Guard) decideToken(now time.Duration) {
 		case v.counts(now) && v.token == g.token:
 			agreed++
 		case c.busy || c.look:
-			if !c.busy && g.l.isClosed() && !g.l.nodes[i].isUp() {
-				continue // Close does not wait for a node that is known to be down
-			}
 			open++
 		}
 	}

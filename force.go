@@ -72,8 +72,8 @@ type displacement struct {
 //
 // An owner that was listed there and is not any more was struck out by its own release, which is sent only after its
 // guard has ended, or its entry was dropped by somebody else because it had run out there. So absence means "ended" only
-// while the node's own clock says that the entry had not run out; and only where the value was
-// ours already: one that is granted anew, after somebody deleted the key, comes with no list at all.
+// while the node's own clock says that the entry had not run out; and only where the value was ours already: one that is
+// granted anew, after somebody deleted the key, comes with no list at all.
 func (g *Guard) noteDisplaced(i int, a answer) {
 	if g.takeover != takeoverSafely || a.text == "" && g.displaced == nil {
 		return

@@ -117,7 +117,6 @@ func (g *Guard) end(cause error) error {
 	now := g.l.clock.now()
 	g.checkAlive(now)
 	if g.phase == over {
-		g.settle(now)
 		return g.cause
 	}
 	g.finish(now, cause)
