@@ -55,16 +55,17 @@ func (h *simHost) now() time.Time {
 func (s *sim) apart(d time.Duration) time.Duration {
 	s.takenMu.Lock()
 	defer s.takenMu.Unlock()
-	now := time.Now()
-	if len(s.taken) > 10000 {
-		maps.DeleteFunc(s.taken, func(at time.Time, _ bool) bool { return at.Before(now) })
+	now := time.Since(s.start)
+	if len(s.taken) > s.takenLimit {
+		maps.DeleteFunc(s.taken, func(at time.Duration, _ bool) bool { return at < now })
+		s.takenLimit = max(10000, 2*len(s.taken))
 	}
-	at := now.Add(max(1, d))
+	at := now + max(1, d)
 	for s.taken[at] {
-		at = at.Add(1)
+		at++
 	}
 	s.taken[at] = true
-	return at.Sub(now)
+	return at - now
 }
 
 func (h *simHost) isStopped() bool {

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/cryptotest"
@@ -34,6 +35,7 @@ import (
 
 const (
 	simPrefix  = "sim"
+	burstsOf   = 60    // lives at most
 	forcedName = "now" // taken with ForceAcquireNow too: its holders may overlap
 )
 
@@ -108,8 +110,9 @@ type sim struct {
 	over      bool
 	forgotten bool // more than a minority has lost its memory at one time: who is left may be taken for another set
 
-	takenMu sync.Mutex
-	taken   map[time.Time]bool // instants at which a timer of the library fires
+	takenMu    sync.Mutex
+	taken      map[time.Duration]bool // instants at which a timer of the library fires
+	takenLimit int                    // how many are remembered before those that have passed are dropped
 
 	eventsMu sync.Mutex
 	events   []event
@@ -138,11 +141,33 @@ func simulate(t *testing.T, seed uint64) *sim {
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which the collector would mix up
 	cryptotest.SetGlobalRandom(t, seed)
+	alignScheduler()
 	synctest.Test(t, func(t *testing.T) {
 		s.run()
 		synctest.Wait()
 	})
 	return s
+}
+
+// alignScheduler brings the count by which the scheduler takes its turns to the same point of its cycle: on every 61st
+// turn the global queue comes first, into which rueidis puts a goroutine whenever it yields (pipe.go, _background), so
+// which of two consequences of one instant comes first would depend on all that the process did before.
+//
+// A goroutine that yields to more than a cycle of others comes back when the cycle ends. How many came before it tells
+// how far that was, and as many more turns lead to the same point whatever it was.
+func alignScheduler() {
+	var others sync.WaitGroup
+	var turns atomic.Int64
+	for range 2 * 61 {
+		others.Go(func() { turns.Add(1) })
+	}
+	runtime.Gosched()
+	toCycleEnd := turns.Load()
+	others.Wait()
+	for range toCycleEnd {
+		others.Go(func() {})
+	}
+	others.Wait()
 }
 
 func (s *sim) run() {
@@ -169,7 +194,7 @@ func (s *sim) run() {
 	s.ill, s.healthy = make([]int, n), make([]time.Duration, n)
 	s.names = []string{"a", "b", forcedName}[:1+r.IntN(3)]
 	s.locks = map[string]*lockHistory{}
-	s.taken = map[time.Time]bool{}
+	s.taken = map[time.Duration]bool{}
 	for _, name := range s.names {
 		s.locks[name] = &lockHistory{}
 	}
@@ -355,6 +380,8 @@ type actor struct {
 	host *simHost
 	from *simLocker
 	r    *rand.Rand
+
+	brief bool // it is in a burst
 }
 
 func (a *actor) gate() bool {
@@ -388,7 +415,7 @@ func (a *actor) work() {
 	}
 	lease := a.host.option.KeyValidity
 	for !a.stopping() {
-		if !a.call() {
+		if !a.burst() || !a.call() {
 			return
 		}
 		gap := upTo(a.r, lease/8)
@@ -399,6 +426,19 @@ func (a *actor) work() {
 			return
 		}
 	}
+}
+
+// burst takes locks and gives them back at once, one after the other, as busy workers do: lives in which a release, the
+// next question and what is pushed of both cross on the wire.
+func (a *actor) burst() bool {
+	a.brief = true
+	defer func() { a.brief = false }()
+	for range a.r.IntN(burstsOf) {
+		if a.stopping() || !a.call() || !a.pause(upTo(a.r, a.sim.latency)) {
+			return false
+		}
+	}
+	return true
 }
 
 // poach takes the first lock over and over, as soon as it is free.
@@ -425,7 +465,7 @@ func (a *actor) call() bool {
 	if !a.gate() {
 		return false
 	}
-	if chance(r, s.profile.closes) {
+	if !a.brief && chance(r, s.profile.closes) {
 		s.note(a.host.name, "", "close", strconv.Itoa(a.from.number))
 		a.from.close()
 		return a.gate()
@@ -543,7 +583,7 @@ func (a *actor) got(ask *asked, locker *redlock.Locker, ctx context.Context, g *
 	if !a.gate() || !a.hold(l) {
 		return false
 	}
-	if chance(a.r, .03) && !s.profile.quiet { // forgotten for a while: lost or not, it is released some time
+	if !a.brief && chance(a.r, .03) && !s.profile.quiet { // forgotten for a while: lost or not, it is released some time
 		if !a.pause(upTo(a.r, 2*a.host.option.KeyValidity)) {
 			return false
 		}
@@ -564,7 +604,7 @@ func (a *actor) hold(l *life) bool {
 	lease := a.host.option.KeyValidity
 	end := time.Now()
 	switch p := r.Float64(); {
-	case p < .2:
+	case a.brief || p < .2:
 	case p < .6:
 		end = end.Add(upTo(r, lease/3))
 	default:
@@ -863,7 +903,7 @@ func cpuTime() time.Duration {
 func TestSimulation(t *testing.T) {
 	type tally struct{ seeds, lives, losses, refusals, acts int }
 	byProfile := map[string]*tally{}
-	lives := 0
+	lives, refusals := 0, 0
 	virtual := time.Duration(0)
 	cpu := cpuTime()
 	seeds := uint64(66)
@@ -884,12 +924,14 @@ func TestSimulation(t *testing.T) {
 			p.refusals += s.refusals
 			p.acts += s.acts
 			lives += s.nextID
+			refusals += s.refusals
 			virtual += s.events[len(s.events)-1].at
 			s.report(t)
 		})
 	}
 	cpu = cpuTime() - cpu
-	t.Logf("%d lives in %v of CPU: %.0f lives/s; %v simulated", lives, cpu.Round(time.Millisecond), float64(lives)/cpu.Seconds(), virtual.Round(time.Second))
+	t.Logf("%d lives and %d refusals in %v of CPU: %.0f and %.0f a second; %v simulated", lives, refusals,
+		cpu.Round(time.Millisecond), float64(lives)/cpu.Seconds(), float64(refusals)/cpu.Seconds(), virtual.Round(time.Second))
 	for _, p := range profiles {
 		if n := byProfile[p.name]; n != nil {
 			t.Logf("%-36s %+v", p.name, *n)
