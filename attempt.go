@@ -80,24 +80,13 @@ func (l *Locker) pace() time.Duration {
 // already, so that no push for it can be missed: they may come before the answer they belong to.
 func (l *Locker) attempt(ctx context.Context, g *Guard) error {
 	g.ask()
-	timer := time.NewTimer(l.clock.wait(l.option.NodeTimeout))
-	defer timer.Stop()
-	for {
-		select {
-		case <-g.decided:
-			return g.outcome()
-		case <-timer.C:
-			timer.Reset(l.clock.wait(g.roundOver()))
-		case <-ctx.Done():
-			g.waiter.stop()
-			g.end(contextEnded(ctx, g.name))
-			return g.outcome()
-		case <-l.closed:
-			g.waiter.stop()
-			g.end(ErrLockerClosed)
-			return g.outcome()
-		}
+	select {
+	case <-g.decided: // by answers, by the extender when a round is over, or by Close
+	case <-ctx.Done():
+		g.waiter.stop()
+		g.end(contextEnded(ctx, g.name))
 	}
+	return g.outcome()
 }
 
 // outcome returns nil if the attempt got the lock, or why not. A lock that was granted at the very moment in which
@@ -125,6 +114,7 @@ func (g *Guard) ask() {
 		g.send(i, scriptAcquire, now)
 	}
 	g.decide(now)
+	g.rearm(now)
 	g.settle(now)
 }
 
@@ -144,14 +134,8 @@ func (l *Locker) proposal(now time.Duration) uint64 {
 	return uint64(median(times).Microseconds())
 }
 
-// roundOver ends the round if its time is up, and returns when to look again.
-func (g *Guard) roundOver() time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := g.l.clock.now()
-	if g.round > now {
-		return g.round - now
-	}
+// roundOver ends a round: who has not answered by now has no say in it.
+func (g *Guard) roundOver(now time.Duration) {
 	switch g.phase {
 	case asking:
 		for i := range g.ballot {
@@ -173,8 +157,6 @@ func (g *Guard) roundOver() time.Duration {
 		g.fail(now)
 	}
 	g.decide(now)
-	g.settle(now)
-	return g.l.option.NodeTimeout
 }
 
 // decide takes the attempt as far as the votes allow.
@@ -234,7 +216,6 @@ func (g *Guard) decideToken(now time.Duration) {
 	switch q := g.ballot.quorum(); {
 	case agreed >= q && g.takeover == takeoverSafely:
 		g.phase = clearing
-		g.rearm(now) // from here on it may take as long as a lease: votes are renewed
 	case agreed >= q:
 		g.hold(now)
 	case agreed+open < q:
@@ -284,8 +265,10 @@ func (g *Guard) finish(now time.Duration, cause error) {
 	case attempted:
 		close(g.decided)
 		g.l.leave(g)
-	case cause != ErrReleased: // else when a quorum has confirmed: a new attempt would meet our own key
+	case cause != ErrReleased:
 		g.l.leave(g)
+	default: // when a quorum has confirmed, or its time is up: a new attempt would meet our own key
+		g.round = now + g.l.option.NodeTimeout
 	}
 	for i := range g.claims {
 		c := &g.claims[i]
@@ -302,13 +285,20 @@ func (g *Guard) checkAlive(now time.Duration) {
 	}
 }
 
-// rearm tells Err and the extender until when the votes are good and when the next is to be renewed.
+// rearm tells Err and the extender until when the votes are good, when the next is to be renewed, and when a round of an
+// attempt is over.
 func (g *Guard) rearm(now time.Duration) {
-	if g.phase != clearing && g.phase != confirming && g.phase != held {
+	at := g.round
+	switch g.phase {
+	case over:
 		return
-	}
-	at := g.ballot.validUntil()
-	if g.phase == held {
+	case asking, raising:
+		g.l.extender.schedule(g, at)
+		return
+	case clearing, confirming: // that may take as long as a lease: votes are renewed
+		at = min(at, g.ballot.validUntil())
+	case held:
+		at = g.ballot.validUntil()
 		g.deadline.Store(int64(at))
 	}
 	for i := range g.claims {
@@ -398,14 +388,13 @@ func (g *Guard) settle(now time.Duration) {
 		}
 		open++
 	}
-	if gone >= g.ballot.quorum() {
-		closeOnce(g.freed)
-		g.l.leave(g)
+	if gone >= g.ballot.quorum() || open == 0 || g.round <= now { // nodes that come back are asked again
+		g.free()
+	} else if wakeAt == 0 || g.round < wakeAt {
+		wakeAt = g.round
 	}
 	switch {
 	case open == 0:
-		closeOnce(g.freed)
-		g.l.leave(g)
 		g.l.forget(g)
 	case wakeAt != 0:
 		g.l.extender.schedule(g, max(wakeAt, now))
@@ -439,10 +428,12 @@ func (g *Guard) unconfirmed() error {
 	return e
 }
 
-func closeOnce(c chan struct{}) {
+// free ends the wait for a release, and lets the next attempt of this Locker ask.
+func (g *Guard) free() {
 	select {
-	case <-c:
+	case <-g.freed:
 	default:
-		close(c)
+		close(g.freed)
+		g.l.leave(g)
 	}
 }

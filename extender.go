@@ -14,8 +14,9 @@ type extender struct {
 	l    *Locker
 	wake chan struct{} // 1-buffered: an earlier instant was scheduled
 
-	mu  sync.Mutex
-	due guardHeap
+	mu     sync.Mutex
+	due    guardHeap
+	asleep time.Duration // until when run sleeps, if nobody wakes it
 }
 
 func newExtender(l *Locker) *extender {
@@ -36,7 +37,8 @@ func (e *extender) schedule(g *Guard, at time.Duration) {
 	default:
 		return
 	}
-	if g.heapAt == 0 {
+	// A timer stands still while the machine is suspended: after that it is no good.
+	if g.heapAt == 0 && (at < e.asleep || e.asleep < e.l.clock.now()) {
 		select {
 		case e.wake <- struct{}{}:
 		default:
@@ -87,18 +89,27 @@ func (e *extender) take(now time.Duration) (guards []*Guard, next time.Duration)
 	for len(e.due) > 0 && e.due[0].wakeAt <= now {
 		guards = append(guards, heap.Pop(&e.due).(*Guard))
 	}
-	if len(e.due) == 0 {
-		return guards, now + time.Hour
+	next = now + time.Hour
+	if len(e.due) > 0 {
+		next = e.due[0].wakeAt
 	}
-	return guards, e.due[0].wakeAt
+	e.asleep = next
+	return guards, next
 }
 
-// tick renews what is due of a live guard, or releases what is owed of a dead one.
+// tick ends a round whose time is over, renews what is due of a live guard, or releases what is owed of a dead one.
 func (g *Guard) tick(now time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.checkAlive(now)
-	if g.phase == over {
+	if g.phase != held && g.phase != over && g.round <= now {
+		g.roundOver(now)
+	}
+	switch g.phase {
+	case asking, raising:
+		g.rearm(now)
+		return
+	case over:
 		for i := range g.claims {
 			g.next(i, now)
 		}

@@ -124,8 +124,8 @@ func (g *Guard) decideCleared(now time.Duration) {
 	}
 	switch {
 	case wakeAt != 0:
-		g.round = wakeAt // roundOver comes back then
-		g.l.extender.schedule(g, wakeAt)
+		g.round = wakeAt
+		g.rearm(now)
 	case !waited:
 		g.hold(now)
 	default:
@@ -135,6 +135,7 @@ func (g *Guard) decideCleared(now time.Duration) {
 			g.claims[i].look = true
 			g.next(i, now)
 		}
+		g.rearm(now)
 	}
 }
 

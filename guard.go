@@ -34,11 +34,11 @@ type Guard struct {
 	claims    []claim
 	proposal  uint64        // fencing token that nodes are asked to grant
 	token     uint64        // fencing token, from phase raising on
-	round     time.Duration // when the nodes' time to answer this round is over
+	round     time.Duration // when the nodes' time is over to answer: an attempt's round, or the release
 	pace      time.Duration // to the next renewal
 	cause     error         // why it ended
 	decided   chan struct{} // closed when the attempt has come to something
-	freed     chan struct{} // closed when a quorum has confirmed that the key is gone, or no node can have it any more
+	freed     chan struct{} // closed when a quorum has confirmed that the key is gone, no node can have it, or time is up
 	displaced map[string]*displacement
 	confirmed time.Duration // of a taker that waited: renewals sent from then on count
 
@@ -125,16 +125,17 @@ func (g *Guard) end(cause error) error {
 
 // awaitFreed waits until a quorum has confirmed that the key is gone, at most NodeTimeout.
 func (g *Guard) awaitFreed() error {
-	timer := time.NewTimer(g.l.clock.wait(g.l.option.NodeTimeout))
-	defer timer.Stop()
-	select {
-	case <-g.freed:
-	case <-timer.C: // nodes that come back are asked again; who is next in line need not wait for them
-		g.l.leave(g)
-	}
+	<-g.freed
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.unconfirmed()
+}
+
+// abandon ends the wait for a release that nobody goes on with.
+func (g *Guard) abandon() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.free()
 }
 
 // guardContext is a guard's context. It embeds one of WithCancelCause, so that context.Cause finds the cause and

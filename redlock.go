@@ -241,6 +241,9 @@ func (l *Locker) Close() {
 	waiters := slices.SortedFunc(maps.Values(l.waiters), func(a, b *waiter) int { return strings.Compare(a.id, b.id) })
 	l.mu.Unlock()
 
+	for _, w := range waiters {
+		w.stop() // so that what ends its attempt takes it out of line as well
+	}
 	for _, g := range guards {
 		g.end(ErrLockerClosed)
 	}
@@ -254,6 +257,9 @@ func (l *Locker) Close() {
 	case <-timer.C:
 	}
 	l.end()
+	for _, g := range l.openGuards() {
+		g.abandon()
+	}
 	for _, n := range l.nodes {
 		n.hangUpFor(ErrLockerClosed) // a handshake with a hung server takes no context
 	}
