@@ -57,7 +57,7 @@ if redis.call('SET', KEYS[1], claim, 'NX', 'PX', lease) then
   if not head[1] then return grant() end
   redis.call('DEL', KEYS[1])
 end
-if redis.call('GET', KEYS[2]) ~= ARGV[6] then
+if redis.call('GETEX', KEYS[2]) ~= ARGV[6] then
   if head then redis.call('ZADD', ARGV[12], head[2], head[1]) end
   return {-2, now}
 end
@@ -102,7 +102,7 @@ if head then
   return grant()
 end
 
-local value = redis.call('GET', KEYS[1])
+local value = redis.call('GETEX', KEYS[1])
 local owner = string.match(claim, '^%w+')
 if string.sub(value, 1, #owner) == owner then
   -- Asked again: every OK means "renewed just now", or the client would count a lease from a later send.
