@@ -413,6 +413,40 @@ func TestScheduleTakersTakerWaitsForAllDisplaced(t *testing.T) {
 	})
 }
 
+// Schedule: a is cut off; b takes over safely and waits for a's lease to run out. Shortly before that c takes over from
+// b, and what tells b of it arrives shortly after: b must not come back with a lock that it has lost already.
+func TestScheduleTakerIsTakenOverWhileItWaits(t *testing.T) {
+	const slow = 40 * time.Millisecond // what comes back to b
+	take := func(t *testing.T, before time.Duration) (took time.Duration, err error) {
+		interleave(t, 3, func(t *testing.T, s *schedule) {
+			a, b, c := s.open("a"), s.open("b"), s.open("c")
+			tryAcquire(t, a, "x")
+			silence(s.cluster.Client("a"))
+			afterward(t, func() {
+				time.Sleep(4 * oneWay)
+				for _, l := range s.cluster.Client("b").Links() {
+					l.Delay(oneWay, slow)
+				}
+				if before > 0 {
+					time.Sleep(before)
+					_, err := c.ForceAcquireNow(context.Background(), "x")
+					require.NoError(t, err)
+				}
+			})
+			began := time.Now()
+			_, err = b.ForceAcquire(context.Background(), "x")
+			took = time.Since(began)
+		})
+		return took, err
+	}
+	took, err := take(t, 0)
+	require.NoError(t, err)
+	require.Greater(t, took, lease)
+	waited := took - oneWay - slow // what follows is the question whether b still has the lock
+	_, err = take(t, waited-slow/2)
+	require.ErrorIs(t, err, redlock.ErrTakenOver)
+}
+
 // Schedule: a is cut off; b takes over safely and gives up while it waits for a. What it leaves behind must keep c
 // away until a has ended.
 func TestScheduleTakerThatGivesUpLeavesATombstone(t *testing.T) {
@@ -527,6 +561,25 @@ func TestScheduleEmptyListOfANewGrantStrikesNobodyOut(t *testing.T) {
 		_, err := b.ForceAcquire(context.Background(), "x")
 		require.NoError(t, err)
 		require.Error(t, g.Err(), "two live guards")
+	})
+}
+
+// Schedule, without a quarantine: a is granted a token, which is the nodes' time. Nodes 0 and 1 restart empty, and their
+// clocks are set back by less than the bound meanwhile. Then b, who does not reach node 2, would be granted less.
+func TestScheduleTokensStartAboveWhatWasForgotten(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		bound := func(o *redlock.LockerOption) { o.ClockBound = lease / 5 }
+		a, b := s.open("a", bound), s.open("b", bound)
+		s.link("b", 2).Silence()
+		time.Sleep(2 * lease) // tokens are the time again: a new node's start a lease above it
+		g := tryAcquire(t, a, "x")
+		release(t, g)
+		for i := range 2 {
+			s.cluster.Node(i).CrashEmpty()
+			s.cluster.Node(i).JumpClock(-lease * 3 / 20)
+			time.Sleep(lease / 20) // it is back, and adopted
+		}
+		require.Greater(t, tryAcquire(t, b, "x").FencingToken(), g.FencingToken())
 	})
 }
 
