@@ -7,6 +7,8 @@
 //   - fencing: tokens are all different, and a lock asked for after another was got has the larger one;
 //   - linearizability of all that, judged by porcupine: one holder at a time, tokens rise.
 //
+// An Audit judges the same from the other side: by what each node executes.
+//
 // What is reported is proven: a guard counts as alive only between two looks at Err that both said so. A Register is
 // the resource that a fencing token protects.
 package check

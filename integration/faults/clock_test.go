@@ -114,6 +114,7 @@ func TestRow15ClocksGoBack(t *testing.T) {
 func TestRow16ForthAndBack(t *testing.T) {
 	t.Parallel()
 	r := clocked(t)
+	r.unseen = true
 	a, b := r.client("a"), r.client("b")
 	g := a.mustTry("held")
 	for i := range 2 {

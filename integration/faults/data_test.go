@@ -242,6 +242,7 @@ func TestRow26Eviction(t *testing.T) {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, 5, redisproc.Options{Args: []string{"--maxmemory", "4mb", "--maxmemory-policy", policy}})
+			r.unseen = true
 			a := r.client("a")
 			require.Contains(t, a.log.String(), "maxmemory-policy noeviction")
 			stop := r.background(func() {

@@ -59,6 +59,7 @@ type rig struct {
 	proxies []*netproxy.Proxy
 	history *check.History
 	clients []*client
+	unseen  bool // keys go without a command, so that no audit can follow
 
 	mu   sync.Mutex
 	held []*redlock.Guard
@@ -85,6 +86,16 @@ func newRigOn(t *testing.T, nodes []*redisproc.Node) *rig {
 			t.Error(v)
 		}
 	})
+	for _, n := range r.nodes {
+		audit := check.NewAudit(n.Network(), n.Addr())
+		t.Cleanup(func() {
+			for _, v := range audit.Stop() {
+				if !r.unseen {
+					t.Error(v)
+				}
+			}
+		})
+	}
 	r.client("founder").init()
 	return r
 }
