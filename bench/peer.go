@@ -111,6 +111,7 @@ type work struct {
 	acquire, release         string
 	acquireArgs, releaseArgs func(name, owner string) []string // from the number of keys on
 	prepare                  []string                          // a command for every node, first of all
+	tracked                  bool                              // the nodes push what is written to the keys
 }
 
 // plainWork sets a key and deletes it.
@@ -124,8 +125,8 @@ func plainWork(acquire string) func() (work, error) {
 	}
 }
 
-// ourWork runs redlock's own scripts, fencing and all, so that the two differ in how the nodes are spoken to and in
-// what the client does, and in nothing that the servers do.
+// ourWork runs redlock's own scripts, fencing, tracking and all, so that the two differ in how the nodes are spoken to
+// and in what the client does, and in nothing that the servers do.
 func ourWork() (work, error) {
 	_, file, _, _ := runtime.Caller(0)
 	lua := filepath.Join(filepath.Dir(file), "..", "lua")
@@ -140,7 +141,7 @@ func ourWork() (work, error) {
 	const marker = "0123456789abcdef0123456789abcdef01234567:0:0:10000:3:X:again:off"
 	return work{
 		acquire: string(acquire), release: string(release),
-		prepare: []string{"SET", "ours:marker", marker},
+		prepare: []string{"SET", "ours:marker", marker}, tracked: true,
 		acquireArgs: func(name, owner string) []string {
 			return []string{"2", "ours:{" + name + "}", "ours:marker",
 				owner, bareLease, strconv.FormatInt(time.Now().UnixMicro(), 10), "9007199254740991", "ours:fence:" + name,
@@ -178,6 +179,9 @@ func newBare(newWork func() (work, error), waitForAll bool) func([]rueidis.Clien
 		ctx := context.Background()
 		for _, option := range nodes {
 			option.AlwaysPipelining = true
+			if c.work.tracked {
+				option.ClientTrackingOptions = []string{"OPTOUT", "NOLOOP"}
+			}
 			node, err := rueidis.NewClient(option)
 			if err != nil {
 				c.Close()
