@@ -94,8 +94,12 @@ func (l *Locker) attempt(ctx context.Context, g *Guard) error {
 func (g *Guard) outcome() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.phase == held {
+	switch {
+	case g.phase == held:
 		return nil
+	case g.takeover == noTakeover && errors.Is(g.cause, ErrLost): // won, and lost before anybody could be told
+		now := g.l.clock.now()
+		return g.report(now, g.notWon(now))
 	}
 	return g.cause
 }
@@ -293,7 +297,9 @@ func (g *Guard) rearm(now time.Duration) {
 	case over:
 		return
 	case asking, raising:
-		g.l.extender.schedule(g, at)
+		if at > 0 { // it has asked
+			g.l.extender.schedule(g, at)
+		}
 		return
 	case clearing, confirming: // that may take as long as a lease: votes are renewed
 		at = min(at, g.ballot.validUntil())

@@ -36,6 +36,32 @@ func pausedGuard(t *testing.T) (g *Guard, pause func(time.Duration)) {
 	return g, func(d time.Duration) { clock = clock.Add(d) }
 }
 
+// A lock that is won, and taken over before the call that asked for it has come back, was not got.
+func TestWonAndLostAtOnceIsNotLocked(t *testing.T) {
+	g, _ := pausedGuard(t)
+	require.NoError(t, g.outcome())
+	require.True(t, g.takenOver())
+	err := g.outcome()
+	require.ErrorIs(t, err, ErrNotLocked)
+	require.NotErrorIs(t, err, ErrLost)
+	require.ErrorIs(t, g.Err(), ErrTakenOver)
+}
+
+// A guard is in its place, where a node's clock or a push finds it, before it asks. Nobody's time is over then.
+func TestNothingEndsAnAttemptThatHasNotAsked(t *testing.T) {
+	paused, _ := pausedGuard(t)
+	l := paused.l
+	l.extender.drop(paused)
+	g := l.newGuard(context.Background(), "y", hold{})
+	require.NoError(t, l.enter(g))
+	g.distrust(0)
+	g.pushed(1)
+	g.lookAgain(2)
+	guards, _ := l.extender.take(l.clock.now())
+	require.Empty(t, guards)
+	require.False(t, g.ended.Load())
+}
+
 // Schedule: the process is stopped until its votes have run out, and what runs first when it goes on is one event,
 // whichever. It must find the guard dead, by the votes as they stood, before it changes any of them: nobody knows what
 // happened on the nodes meanwhile, and the event may bring good news.

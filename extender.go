@@ -14,9 +14,9 @@ type extender struct {
 	l    *Locker
 	wake chan struct{} // 1-buffered: an earlier instant was scheduled
 
-	mu     sync.Mutex
-	due    guardHeap
-	asleep time.Duration // until when run sleeps, if nobody wakes it
+	mu      sync.Mutex
+	due     guardHeap
+	wakesAt time.Duration // when run wakes by itself
 }
 
 func newExtender(l *Locker) *extender {
@@ -37,8 +37,7 @@ func (e *extender) schedule(g *Guard, at time.Duration) {
 	default:
 		return
 	}
-	// A timer stands still while the machine is suspended: after that it is no good.
-	if g.heapAt == 0 && (at < e.asleep || e.asleep < e.l.clock.now()) {
+	if g.heapAt == 0 && at < e.wakesAt {
 		select {
 		case e.wake <- struct{}{}:
 		default:
@@ -82,19 +81,19 @@ func (e *extender) run() {
 	}
 }
 
-// take returns the guards that are due, or when the next one is.
+// take returns the guards that are due, or when to look again: when the next one is due, but soon. A timer stands still
+// while the machine is suspended, and nothing may be late for long after that.
 func (e *extender) take(now time.Duration) (guards []*Guard, next time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for len(e.due) > 0 && e.due[0].wakeAt <= now {
 		guards = append(guards, heap.Pop(&e.due).(*Guard))
 	}
-	next = now + time.Hour
+	e.wakesAt = now + e.l.option.NodeTimeout
 	if len(e.due) > 0 {
-		next = e.due[0].wakeAt
+		e.wakesAt = min(e.wakesAt, e.due[0].wakeAt)
 	}
-	e.asleep = next
-	return guards, next
+	return guards, e.wakesAt
 }
 
 // tick ends a round whose time is over, renews what is due of a live guard, or releases what is owed of a dead one.

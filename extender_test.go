@@ -12,6 +12,22 @@ import (
 	"github.com/redlock-go/redlock/internal/redisproc/redistest"
 )
 
+// A timer stands still while the machine is suspended, so what falls due at the resume waits for the one that is set.
+func TestExtenderNeverSleepsForLong(t *testing.T) {
+	g, _ := pausedGuard(t)
+	e := g.l.extender
+	e.drop(g)
+	now := g.l.clock.now()
+	_, next := e.take(now)
+	require.LessOrEqual(t, next, now+g.l.option.NodeTimeout, "nothing is due")
+	e.schedule(g, now+time.Hour)
+	_, next = e.take(now)
+	require.LessOrEqual(t, next, now+g.l.option.NodeTimeout, "in an hour")
+	e.schedule(g, now+time.Millisecond)
+	_, next = e.take(now)
+	require.Equal(t, now+time.Millisecond, next)
+}
+
 // A released lock leaves nothing in memory, not even until its next renewal would have been due.
 func TestExtenderForgetsReleasedGuards(t *testing.T) {
 	t.Parallel()

@@ -173,6 +173,7 @@ func (n *node) drain() {
 		}
 		client, scripts, known, offset, down := n.client, n.scripts, n.known, n.clockNow(), n.down
 		n.mu.Unlock()
+		n.kick() // for what was more than a batch
 
 		sentAt := n.l.clock.now()
 		if down != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -384,6 +385,30 @@ func TestScheduleTakersLeaseIsNeverShorterThanTheDisplaced(t *testing.T) {
 			s.requireEndedBy(c, g)
 		})
 	}
+}
+
+// Schedule: more locks are asked for at once than a call to a node carries, on a network that is slow for such a crowd
+// but not for one of them. They leave in several calls at once.
+func TestScheduleBurst(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a := s.open("a")
+		for _, l := range s.cluster.Client("a").Links() {
+			l.Delay(25*time.Millisecond, 25*time.Millisecond)
+		}
+		began := time.Now()
+		var callers sync.WaitGroup
+		var failed atomic.Int64
+		for i := range 1000 {
+			callers.Go(func() {
+				if _, err := a.TryAcquire(context.Background(), fmt.Sprint(i)); err != nil {
+					failed.Add(1)
+				}
+			})
+		}
+		callers.Wait()
+		require.Zero(t, failed.Load())
+		require.LessOrEqual(t, time.Since(began), 3*50*time.Millisecond)
+	})
 }
 
 // Schedule: a is cut off; b takes over safely. It must have waited for a's end.

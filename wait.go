@@ -163,6 +163,7 @@ func (w *waiter) begin(g *Guard) {
 	g.waiter, g.woken = w, w.woken
 	g.claim = g.owner + "#" + w.place()
 	w.attempt, w.woken = g, false
+	w.done.Store(false) // the one before may have won, and lost at once
 }
 
 // stop notes that the waiter waits no longer: what is sent from now on takes it out of line.
