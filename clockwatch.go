@@ -97,6 +97,8 @@ func (n *node) mistrust(now time.Duration) {
 	if !fresh {
 		return
 	}
-	n.l.log.Warn("redlock: node's clock is off the other nodes': its votes do not count for a lease; run NTP on nodes", "node", n.addr)
-	n.l.background.Go(func() { n.l.distrust(n.index) })
+	n.l.background.Go(func() { // the caller holds a guard's mutex, and a Logger may be slow
+		n.l.distrust(n.index)
+		n.l.log.Warn("redlock: node's clock is off the other nodes': its votes do not count for a lease; run NTP on nodes", "node", n.addr)
+	})
 }
