@@ -159,10 +159,11 @@ func (n *node) look(ctx context.Context) error {
 // load loads the scripts into the process that was looked at, and makes sure that it was that one.
 func (n *node) load(ctx context.Context, client rueidis.Client, info serverInfo) (loaded, error) {
 	s := loaded{volatile: versionAtLeast(info.version, 7, 0, 0)}
-	s.sources = sourcesFor(info.runID, s.volatile)
+	sources := sourcesFor(info.runID, s.volatile)
+	s.resend = resendFor(sources, s.volatile)
 	b := client.B()
 	var commands []rueidis.Completed
-	for _, source := range s.sources {
+	for _, source := range sources {
 		commands = append(commands, b.ScriptLoad().Script(source).Build())
 	}
 	commands = append(commands, b.Info().Section("server").Build())

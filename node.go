@@ -49,8 +49,9 @@ type node struct {
 
 // loaded is the scripts as they were loaded into one process.
 type loaded struct {
-	digests, sources [scriptCount]string
-	volatile         bool // only that process can know the digests: see sourcesFor
+	digests  [scriptCount]string
+	resend   [scriptCount]string // sent where a digest is not known
+	volatile bool                // only that process can know the digests: see sourcesFor
 }
 
 // identity is what the scripts must be told of a node: its marker, spelled out.
@@ -221,12 +222,14 @@ func (n *node) call(client rueidis.Client, scripts *loaded, known identity, off 
 	for i, s := range live {
 		a := n.read(s, results[i], sentAt, at)
 		if a.err != nil && isNoScript(a.err) {
-			if !scripts.volatile || s.script == scriptRelease {
+			if scripts.volatile {
+				n.lookAgain() // flushed, or another process: the keeper finds out, and loads them anew
+			}
+			if scripts.resend[s.script] != "" {
 				forgotten = append(forgotten, s)
 				continue
 			}
 			a = answer{err: errForgotten, unsent: true, sentAt: sentAt, at: at}
-			n.lookAgain() // flushed, or another process: the keeper finds out, and loads them anew
 		}
 		s.guard.answered(s.index, a)
 	}
@@ -235,7 +238,7 @@ func (n *node) call(client rueidis.Client, scripts *loaded, known identity, off 
 	}
 	commands = commands[:0]
 	for _, s := range forgotten {
-		commands = append(commands, n.command(client, s, "EVAL", scripts.sources[s.script], known, off))
+		commands = append(commands, n.command(client, s, "EVAL", scripts.resend[s.script], known, off))
 	}
 	results = client.DoMulti(n.l.life, commands...)
 	at = n.l.clock.now()

@@ -328,7 +328,7 @@ func TestPeer10LostMinorityVoteIsWonBack(t *testing.T) {
 func TestPeer11BusyServersAreRiddenOut(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartSet(t, 3, redisproc.Options{Args: []string{"--lua-time-limit", "20"}})
-	l := newLocker(t, redistest.Options(nodes), validity(5*time.Second), interval(300*time.Millisecond))
+	l := newLocker(t, redistest.Options(nodes), validity(30*time.Second), interval(300*time.Millisecond))
 	g := acquire(t, l, "a")
 	for _, n := range nodes {
 		afterward(t, func() { n.Do("EVAL", "while true do end", "0") })

@@ -387,6 +387,26 @@ func TestScheduleTakersLeaseIsNeverShorterThanTheDisplaced(t *testing.T) {
 	}
 }
 
+// Schedule: somebody flushes the scripts of all nodes faster than they can be loaded again. A lock that is held does not
+// notice, and is given back; no vote is lost, as none could be won back meanwhile.
+func TestScheduleScriptsAreFlushedAllTheTime(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		a := s.open("a")
+		g := tryAcquire(t, a, "x")
+		for end := time.Now().Add(3 * lease); time.Now().Before(end); time.Sleep(oneWay) {
+			for _, n := range s.cluster.Nodes() {
+				n.FlushScripts()
+			}
+		}
+		require.NoError(t, g.Err())
+		for i := range 3 {
+			s.requireCovered(g, i)
+		}
+		release(t, g)
+		require.Equal(t, []string{"", "", ""}, s.stored())
+	})
+}
+
 // Schedule: more locks are asked for at once than a call to a node carries, on a network that is slow for such a crowd
 // but not for one of them. They leave in several calls at once.
 func TestScheduleBurst(t *testing.T) {

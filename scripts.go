@@ -49,6 +49,19 @@ func sourcesFor(runID string, volatile bool) [scriptCount]string {
 	return s
 }
 
+// resendFor returns what is sent by source where a server has forgotten a script, "" for nothing: an acquire may run in
+// the one process alone, and must not make its digest known to another. Release and renewal only touch what is ours, so
+// they may run anywhere; a renewal that is sent like this wins nothing back.
+func resendFor(sources [scriptCount]string, volatile bool) [scriptCount]string {
+	if !volatile {
+		return sources // these ask for the run id themselves
+	}
+	return [scriptCount]string{
+		scriptExtend:  strings.Replace(luaExtend, "--IDENTITY--", "do return {-2, now} end", 1),
+		scriptRelease: luaRelease,
+	}
+}
+
 // Codes that the scripts answer with, first element of the reply.
 const (
 	codeWonBack     = 2

@@ -95,6 +95,7 @@ func (a *Audit) follow(network, addr string) {
 // replay is one node as its commands say it is.
 type replay struct {
 	keys       map[string]stored
+	latest     int64    // the latest node time seen: what was over then is gone, also where the clock has been set back since
 	freeFrom   int64    // end of the quarantine, node time in µs
 	by         call     // the script that runs
 	pending    func()   // what a SET NX does, if the next command says that it was done
@@ -127,6 +128,7 @@ const (
 
 func (r *replay) forget() {
 	r.keys, r.freeFrom, r.by, r.pending, r.running = make(map[string]stored), 0, call{}, nil, nil
+	r.latest = 0
 }
 
 // line takes in one line of MONITOR:
@@ -137,6 +139,7 @@ func (r *replay) line(text string) {
 	if err != nil || len(args) == 0 {
 		return // +OK
 	}
+	r.latest = max(r.latest, now)
 	command := strings.ToUpper(args[0])
 	if source != "lua" {
 		r.ended()
@@ -237,7 +240,7 @@ func (r *replay) set(now int64, key string, args []string) {
 		}
 	}
 	was, known := r.keys[key]
-	alive := known && now < was.until
+	alive := known && r.latest < was.until
 	write := func() {
 		r.judged++
 		if r.by.step != releases && now < r.freeFrom-blur {
@@ -246,7 +249,7 @@ func (r *replay) set(now int64, key string, args []string) {
 		r.keys[key] = stored{value, until}
 	}
 	if onlyNew {
-		if alive && now < was.until-blur {
+		if alive && r.latest < was.until-blur {
 			write = func() {
 				r.violated(now, key, "set although %q stands for %d µs", was.value, was.until-now)
 				r.keys[key] = stored{value, until}
@@ -289,7 +292,7 @@ func (r *replay) expire(now int64, key, text string) {
 	r.judged++
 	until := now + ms*1000
 	// Whoever is refused may cut a lease down that is longer than any: PERSIST, or a clock that went back.
-	if headOf(was.value) == r.by.owner && now < was.until && until < was.until-blur {
+	if headOf(was.value) == r.by.owner && r.latest < was.until && until < was.until-blur {
 		r.violated(now, key, "lease shortened by %d µs", was.until-until)
 	}
 	r.keys[key] = stored{was.value, until}
@@ -298,7 +301,7 @@ func (r *replay) expire(now int64, key, text string) {
 func (r *replay) del(now int64, key string) {
 	was, known := r.keys[key]
 	delete(r.keys, key)
-	if !known || now >= was.until {
+	if !known || r.latest >= was.until {
 		return
 	}
 	r.judged++
