@@ -59,7 +59,7 @@ type rig struct {
 	proxies []*netproxy.Proxy
 	history *check.History
 	clients []*client
-	unseen  bool // keys go without a command, so that no audit can follow
+	unseen  bool // keys go without a command, or the clock is set, so that no audit can follow
 
 	mu   sync.Mutex
 	held []*redlock.Guard
