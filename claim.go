@@ -242,9 +242,9 @@ func (g *Guard) applyExtend(i int, a answer, now time.Duration) {
 		if errors.Is(a.err, ErrClockOff) {
 			v.state, c.nextAt = failed, a.at+g.pace
 		}
-	case (a.code == codeOK || a.code == codeWonBack) && c.look:
-		// Pushed while it was on its way: look again, the vote stays as it was. But it stood a moment ago: the next look
-		// has as long as the first had, or a server that pushes on and on would end it.
+	case (a.code == codeOK || a.code == codeWonBack) && c.look && (v.suspect || !v.counts(now)):
+		// In doubt since it was sent: look again, the vote stays as it was. But it stood a moment ago: the next look has
+		// as long as the first had, or a server that pushes on and on would end it.
 		if a.code == codeOK && v.counts(now) {
 			v.until = min(g.claimUntil(a.sentAt), now+g.l.nodes[i].lookWithin())
 		}

@@ -100,3 +100,41 @@ func TestScheduleFirstEventAfterAPauseFindsTheGuardDead(t *testing.T) {
 		})
 	}
 }
+
+// Schedule: a renewal is on its way when the node is to be looked at once more, and its answer says yes. What doubts the
+// vote is a push; a keeper that has looked at its node, as it does again and again where somebody flushes the scripts
+// all the time, takes nothing away from it, however long the next look takes.
+func TestScheduleYesCountsWhileTheNodeIsLookedAtAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		event  func(*Guard, int)
+		doubts bool
+	}{
+		"node is back": {event: (*Guard).lookAgain},
+		"push":         {event: (*Guard).pushed, doubts: true},
+		"push, and node is back": {event: func(g *Guard, i int) {
+			g.pushed(i)
+			g.lookAgain(i)
+		}, doubts: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, pause := pausedGuard(t)
+			pause(100 * time.Millisecond)
+			sentAt := g.l.clock.now()
+			for i := range g.claims {
+				tc.event(g, i)
+			}
+			pause(time.Millisecond)
+			now := g.l.clock.now()
+			for i := range g.claims {
+				g.answered(i, answer{code: codeOK, sentAt: sentAt, at: now})
+				want := g.claimUntil(sentAt)
+				if tc.doubts {
+					want = now + g.l.nodes[i].lookWithin()
+				}
+				require.Equal(t, want, g.ballot[i].until)
+			}
+			pause(2 * minLook)
+			require.Equal(t, tc.doubts, g.Err() != nil)
+		})
+	}
+}

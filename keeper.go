@@ -32,6 +32,7 @@ var errNotDialing = errors.New("the keeper has not reconnected yet")
 func (n *node) keep() {
 	backoff := minBackoff
 	for n.l.life.Err() == nil {
+		lookedAt := n.l.clock.now()
 		err := n.check()
 		n.l.checked(n, err)
 		wait := time.Duration(0) // until somebody asks
@@ -44,6 +45,9 @@ func (n *node) keep() {
 			backoff = minBackoff
 		}
 		n.idle(wait, err != nil)
+		if n.forgot.Swap(false) { // maybe again and again: guards look after every look, whose NOSCRIPT has the next follow
+			n.idle(max(1, lookedAt+minBackoff-n.l.clock.now()), true)
+		}
 	}
 	n.mu.Lock()
 	client := n.client
@@ -55,15 +59,15 @@ func (n *node) keep() {
 	}
 }
 
-// idle waits until the node is to be looked at again: after wait, if that is not 0, or when somebody asks. A node
-// that is down is left alone for the whole of wait.
-func (n *node) idle(wait time.Duration, down bool) {
+// idle waits until the node is to be looked at again: after wait, if that is not 0, or when somebody asks, but for those
+// that are left alone for the whole of it.
+func (n *node) idle(wait time.Duration, alone bool) {
 	var timer <-chan time.Time
 	if wait > 0 {
 		timer = time.After(n.l.clock.wait(wait))
 	}
 	recheck := n.recheck
-	if down {
+	if alone {
 		recheck = nil
 	}
 	select {

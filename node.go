@@ -25,8 +25,9 @@ type node struct {
 	option    rueidis.ClientOption
 	recheck   chan struct{} // 1-buffered: the keeper is to look at the node again
 	mayDial   atomic.Bool   // only the keeper dials: rueidis would dial on whatever call comes first
+	forgot    atomic.Bool   // the keeper is to look again because a script was not known
 	pushesOff bool          // client tracking was refused; the keeper's own
-	loops     bool          // the server pushes our own writes back; the keeper\'s own
+	loops     bool          // the server pushes our own writes back; the keeper's own
 
 	mu         sync.Mutex
 	client     rueidis.Client
@@ -159,7 +160,7 @@ func (n *node) drain() {
 	hang := time.AfterFunc(n.l.clock.wait(n.l.hangAfter), n.hangUp)
 	defer hang.Stop()
 	for {
-		runtime.Gosched() // whoever was ready to run before us, and asks this node too, comes along: 15 % with 16 callers
+		runtime.Gosched() // whoever was ready to run before us, and asks this node too, comes along
 		n.mu.Lock()
 		batch := n.queue[:min(len(n.queue), maxBatch)]
 		n.queue = n.queue[len(batch):]
@@ -223,6 +224,7 @@ func (n *node) call(client rueidis.Client, scripts *loaded, known identity, off 
 		a := n.read(s, results[i], sentAt, at)
 		if a.err != nil && isNoScript(a.err) {
 			if scripts.volatile {
+				n.forgot.Store(true)
 				n.lookAgain() // flushed, or another process: the keeper finds out, and loads them anew
 			}
 			if scripts.resend[s.script] != "" {

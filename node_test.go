@@ -130,6 +130,24 @@ func TestTransientErrorsAreRiddenOut(t *testing.T) {
 	}
 }
 
+// A keeper that finds its scripts forgotten looks at the node, and so does every guard then, who may find the same.
+func TestScriptsFlushedAllTheTimeAreNotLookedForAllTheTime(t *testing.T) {
+	t.Parallel()
+	nodes := startNodes(t, 1)
+	l := newLocker(t, redistest.Options(nodes), interval(50*time.Millisecond))
+	g := acquire(t, l, "x")
+	before, start := calls(t, nodes[0], "script|load"), time.Now()
+	for time.Since(start) < 500*time.Millisecond {
+		do(t, nodes[0], "SCRIPT", "FLUSH")
+	}
+	loads := calls(t, nodes[0], "script|load") - before
+	require.NoError(t, g.Err())
+	require.Positive(t, loads)
+	const scripts, pause, more = 3, 10 * time.Millisecond, 2
+	require.LessOrEqual(t, loads, scripts*(int(time.Since(start)/pause)+more))
+	release(t, g)
+}
+
 func TestPushesAreRearmedAfterReconnection(t *testing.T) {
 	t.Parallel()
 	nodes := startNodes(t, 3)

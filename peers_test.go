@@ -329,7 +329,7 @@ func TestPeer11BusyServersAreRiddenOut(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartSet(t, 3, redisproc.Options{Args: []string{"--lua-time-limit", "20"}})
 	l := newLocker(t, redistest.Options(nodes), validity(30*time.Second), interval(300*time.Millisecond))
-	g := acquire(t, l, "a")
+	g := acquireOnAll(t, l, nodes, "a")
 	for _, n := range nodes {
 		afterward(t, func() { n.Do("EVAL", "while true do end", "0") })
 	}
@@ -459,7 +459,7 @@ func TestPeer17HungNodeSlowsNothing(t *testing.T) {
 	t.Parallel()
 	nodes := startNodes(t, 3)
 	l := newLocker(t, redistest.Options(nodes), validity(4*time.Second), nodeTimeout(time.Second))
-	g := acquire(t, l, "held")
+	g := acquireOnAll(t, l, nodes, "held")
 	require.NoError(t, nodes[1].Pause())
 	within(t, 900*time.Millisecond, "lock and unlock, with one of three hung, below any timeout", func() {
 		for range 5 {

@@ -204,7 +204,7 @@ func TestRow31ScriptFlush(t *testing.T) {
 		c := redistest.Client(t, n)
 		flushes = append(flushes, r.background(func() {
 			c.Do(t.Context(), c.B().ScriptFlush().Build())
-			time.Sleep(10 * time.Millisecond) // it starts a Lua interpreter, a good part of a millisecond's work
+			time.Sleep(time.Millisecond)
 		}))
 	}
 	g := a.mustTry("held")
