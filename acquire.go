@@ -46,8 +46,9 @@ func (l *Locker) acquire(ctx context.Context, name string, h hold) (*Guard, erro
 // when ctx is done, and takes at most NodeTimeout a round.
 //
 // The error matches ErrNotLocked if a quorum was reachable and too few voted yes, if the lock was lost again before the
-// call returned, or if this Locker already holds the name or has waiters for it; ErrNoQuorum if too few nodes could vote; both carry a *QuorumError. Otherwise it
-// matches ctx.Err() or ErrLockerClosed. What is left behind is as with Acquire.
+// call returned, or if this Locker already holds the name or has waiters for it; ErrNoQuorum if too few nodes could
+// vote; both carry a *QuorumError. Otherwise it matches ctx.Err() or ErrLockerClosed. What is left behind is as with
+// Acquire.
 func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...HoldOption) (*Guard, error) {
 	return l.tryAcquire(ctx, name, holdOf(hold{}, opts))
 }

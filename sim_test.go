@@ -958,12 +958,10 @@ func (s *sim) report(t *testing.T) {
 // A run is drawn from its seed but for the order of goroutines within one virtual instant. What could depend on that and
 // does not: messages (one goroutine delivers them, in the order of nodes and connections), timers (a bubble fires those
 // of one instant in an order that it draws anew each time, hence sim.apart), the garbage collector and a second
-// processor (off). Two things are left that no seed governs, and both go through the scheduler's global queue, which is
-// looked at on every 61st turn of a count that has gone on since the process began. When a connection breaks rueidis
-// fails its pending calls in a loop with runtime.Gosched (pipe.go, _background); and a goroutine that the machine, busy
-// with others, kept for 10 ms of real time is preempted. So of two consequences of one instant now and then the other
-// comes first: about one run in fifty differs, most of all with seven nodes and many cuts (seeds 2 and 13). Hence a seed
-// is run until two runs are alike.
+// processor (off), and on which turn of the scheduler's cycle of 61, in which it looks at its global queue first, a run
+// begins (alignScheduler). One thing is left that no seed governs: a goroutine that the machine, busy with others, kept
+// for 10 ms of real time is preempted, and of two consequences of one instant the other comes first. Hence a seed is run
+// until two runs are alike.
 func TestSimulationRepeats(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector shuffles the scheduler; `make sim` runs this without it")
