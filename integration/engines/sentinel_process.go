@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlock-go/redlock/internal/ports"
 	"github.com/redlock-go/redlock/internal/redisproc"
 )
 
@@ -35,41 +36,37 @@ func startSentinel(t testing.TB, host, port string, quorum int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var addr string
-	// Somebody else may take the port between our look and the sentinel's bind.
-	for range 20 {
-		if addr, err = trySentinel(t, program, host, port, quorum); err == nil {
-			return addr
-		}
+	own, err := ports.Reserve()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("engines: no sentinel starts: %v", err)
-	return ""
+	t.Cleanup(own.Close)
+	if err := runSentinel(t, program, own.Addr, host, port, quorum); err != nil {
+		t.Fatalf("engines: no sentinel starts: %v", err)
+	}
+	return own.Addr
 }
 
-func trySentinel(t testing.TB, program, host, port string, quorum int) (string, error) {
-	addr, err := freeAddr()
-	if err != nil {
-		return "", err
-	}
+func runSentinel(t testing.TB, program, addr, host, port string, quorum int) error {
 	_, own, _ := net.SplitHostPort(addr)
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "sentinel.conf")
 	if err := os.WriteFile(conf, fmt.Appendf(nil, sentinelConf, own, dir, masterSet, host, port, quorum), 0o600); err != nil {
-		return "", err
+		return err
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer log.Close()
 	cmd := exec.Command("sh", "-c", watched, "sh", program, conf, "--sentinel")
 	cmd.Stdout, cmd.Stderr = log, log
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		return "", err
+		return err
 	}
 	if err := cmd.Start(); err != nil {
-		return "", err
+		return err
 	}
 	stop := func() {
 		stdin.Close()
@@ -80,22 +77,12 @@ func trySentinel(t testing.TB, program, host, port string, quorum int) (string, 
 		_, err := server(addr).Do("SENTINEL", "MYID")
 		if err == nil {
 			t.Cleanup(stop)
-			return addr, nil
+			return nil
 		}
 		if time.Now().After(end) {
 			stop()
 			said, _ := os.ReadFile(log.Name())
-			return "", errors.Join(err, fmt.Errorf("its log:\n%s", said))
+			return errors.Join(err, fmt.Errorf("its log:\n%s", said))
 		}
 	}
-}
-
-// freeAddr takes a port of the system's choice. Unlike a node, a sentinel is never
-// down while somebody wants its port back.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }

@@ -3,19 +3,18 @@ package netproxy
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
-	"strconv"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/redlock-go/redlock/internal/ports"
 )
 
 // Link is one client's way to the node of its proxy, over any number of connections.
 // It is safe for concurrent use.
 type Link struct {
 	proxy *Proxy
-	addr  string // set once, by the first listen
+	port  *ports.Port
 
 	mu       sync.Mutex
 	target   target
@@ -26,7 +25,7 @@ type Link struct {
 }
 
 // Addr is the host:port that the client dials. It stays the same over Refuse and Accept.
-func (l *Link) Addr() string { return l.addr }
+func (l *Link) Addr() string { return l.port.Addr }
 
 // Conns is the number of connections that are not closed on both sides yet.
 func (l *Link) Conns() int {
@@ -84,7 +83,7 @@ func (l *Link) Refuse() {
 	}
 }
 
-// Accept ends Refuse: it listens again at the same address. It fails if another process
+// Accept ends Refuse: it listens again at the same address. It fails if another program
 // has taken the port.
 func (l *Link) Accept() error {
 	l.mu.Lock()
@@ -122,39 +121,19 @@ func (l *Link) close() {
 	l.mu.Unlock()
 	l.Refuse()
 	l.Reset()
+	l.port.Close()
 }
 
 // listen opens the listener and starts its goroutine. Nobody else has the link yet, or
 // l.mu is held.
 func (l *Link) listen() error {
-	listener, err := listenTCP(l.addr)
+	listener, err := net.Listen("tcp", l.port.Addr)
 	if err != nil {
 		return fmt.Errorf("netproxy: %w", err)
 	}
 	l.listener = listener
-	if l.addr == "" { // once: the address stays, and Addr reads it without a lock
-		l.addr = listener.Addr().String()
-	}
 	l.proxy.wg.Go(func() { l.acceptFrom(listener) })
 	return nil
-}
-
-// listenTCP listens at addr, or at a free port if it is empty: one below those that
-// systems give to outgoing connections, 32768 and up on Linux. There, while we refuse, a
-// client that keeps dialing could be given the port it dials, and connect to itself.
-func listenTCP(addr string) (net.Listener, error) {
-	if addr != "" {
-		return net.Listen("tcp", addr)
-	}
-	var listener net.Listener
-	var err error
-	for range 100 {
-		listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(20000+rand.IntN(12768))))
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			break
-		}
-	}
-	return listener, err
 }
 
 func (l *Link) acceptFrom(listener net.Listener) {

@@ -22,8 +22,11 @@ package netproxy
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/redlock-go/redlock/internal/ports"
 )
 
 // ErrClosed is returned for what a closed proxy cannot do.
@@ -69,9 +72,14 @@ func (p *Proxy) Listen() (*Link, error) {
 	if p.closed {
 		return nil, ErrClosed
 	}
-	l := &Link{proxy: p, target: p.target, faults: p.faults, conns: map[*conn]struct{}{}}
-	err := l.listen()
+	port, err := ports.Reserve()
 	if err != nil {
+		return nil, fmt.Errorf("netproxy: %w", err)
+	}
+	l := &Link{proxy: p, port: port, target: p.target, faults: p.faults, conns: map[*conn]struct{}{}}
+	err = l.listen()
+	if err != nil {
+		port.Close()
 		return nil, err
 	}
 	p.links = append(p.links, l)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/redlock-go/redlock/internal/ports"
 	"github.com/redlock-go/redlock/internal/redisproc/clockshim"
 )
 
@@ -24,6 +25,7 @@ type Node struct {
 	dir     string // everything below, removed by Close
 	network string
 	addr    string
+	port    *ports.Port      // nil without Options.TCP
 	clock   *clockshim.Clock // nil without Options.Clock
 
 	mu     sync.Mutex // serialises what starts and ends servers
@@ -70,17 +72,19 @@ func (n *Node) firstStart() error {
 	if !n.options.TCP {
 		return n.start()
 	}
-	// Another process may bind the port between our look and the server's bind.
+	// Another program may bind the port between our look and the server's bind.
 	for range 20 {
 		n.network = "tcp"
-		n.addr, err = freeAddr()
+		n.port, err = ports.Reserve()
 		if err != nil {
 			return err
 		}
+		n.addr = n.port.Addr
 		err = n.start()
 		if err == nil || !bytes.Contains(n.log(), []byte("Address already in use")) {
 			return err
 		}
+		n.port.Close()
 	}
 	return err
 }
@@ -137,6 +141,7 @@ func (n *Node) Close() error {
 	}
 	n.closed = true
 	err := n.kill()
+	n.port.Close()
 	if n.clock != nil {
 		err = errors.Join(err, n.clock.Close())
 	}
@@ -174,7 +179,7 @@ func (n *Node) args() []string {
 		args = append(args, "--appendonly", "no")
 	}
 	if n.network == "tcp" {
-		host, port, _ := net.SplitHostPort(n.addr) // made by freeAddr
+		host, port, _ := net.SplitHostPort(n.addr) // made by ports
 		args = append(args, "--bind", host, "--port", port)
 	} else {
 		args = append(args, "--port", "0", "--unixsocket", n.addr, "--unixsocketperm", "700")

@@ -1,0 +1,45 @@
+package ports
+
+import (
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Every port is reserved while nobody listens on any, and no two are the same: with a
+// thousand of some six thousand, drawn at random, about a tenth would be.
+func TestReservedPortsAreNotGivenTwice(t *testing.T) {
+	const many = 1000
+	var mu sync.Mutex
+	addrs := map[string]bool{}
+	var all sync.WaitGroup
+	for range many {
+		all.Go(func() {
+			p, err := Reserve()
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				addrs[p.Addr] = true
+				t.Cleanup(p.Close)
+			}
+		})
+	}
+	all.Wait()
+	require.Len(t, addrs, many)
+}
+
+func TestReservedPortIsFree(t *testing.T) {
+	p, err := Reserve()
+	require.NoError(t, err)
+	for range 2 { // and stays so
+		l, err := net.Listen("tcp", p.Addr)
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+	}
+	p.Close()
+	l, err := net.Listen("tcp", p.Addr)
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+}
