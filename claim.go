@@ -16,7 +16,7 @@ type claim struct {
 	busy        bool          // it is; the next waits for its return, or the two could arrive the other way round
 	look        bool          // ask again at once: a push said that the answer on its way, or the vote, is in doubt
 	late        bool          // the last answer was "arrived too late"; that is asked again once
-	stale       bool          // its marker was not the one last read
+	stale       bool          // its marker, or the scripts, were not as last read: to be asked when they have been read
 	undo        bool          // what was won back does not count: give it back
 	asks        int           // how often the node was asked for its vote
 	taken       bool          // a question was granted: a taker does not take the lock from its own taker by asking again
@@ -58,6 +58,7 @@ func (g *Guard) hand(i int, script script, now time.Duration, by func(*node, *st
 		c.step.token, c.step.notAfter = g.proposal, g.round
 		c.step.takeOver = g.takeover != noTakeover && !c.taken
 		c.asks++
+		c.stale = false
 		g.owe(i, c.step.notAfter)
 	case scriptExtend:
 		c.step.token, c.step.notAfter = g.token, now+g.l.option.NodeTimeout
@@ -373,7 +374,7 @@ func (g *Guard) lookAgain(i int) {
 			c.nextAt = c.ghost
 		}
 	case g.phase != asking || c.busy || c.stale:
-		c.look, c.stale = true, false
+		c.look = true
 	}
 	g.moved(i, now)
 }

@@ -138,3 +138,36 @@ func TestScheduleYesCountsWhileTheNodeIsLookedAtAgain(t *testing.T) {
 		})
 	}
 }
+
+// Schedule: a node has forgotten the scripts when it is asked for its vote, and again and again after that. It is asked
+// once more after each look of its keeper, until it has voted, and not after: the answer to a question too many would
+// take back a vote that stands.
+func TestScheduleWhoHasVotedIsNotAskedAgain(t *testing.T) {
+	paused, _ := pausedGuard(t)
+	l := paused.l
+	for _, n := range l.nodes {
+		n.down, n.collecting = nil, true // steps stay in their queues, and the test answers them
+	}
+	g := l.newGuard(context.Background(), "y", hold{})
+	require.NoError(t, l.enter(g))
+	g.ask()
+	now := l.clock.now()
+	forgotten := answer{err: errForgotten, unsent: true, sentAt: now, at: now}
+	yes := answer{code: codeOK, number: 1, sentAt: now, at: now}
+	g.lookAgain(0)
+	g.answered(0, forgotten)
+	require.True(t, g.claims[0].busy, "the keeper looked meanwhile")
+	g.answered(0, forgotten)
+	require.False(t, g.claims[0].busy, "the keeper is still to look")
+	g.lookAgain(0)
+	require.True(t, g.claims[0].busy)
+	g.lookAgain(0)
+	g.answered(0, forgotten)
+	require.True(t, g.claims[0].busy)
+	g.answered(0, yes)
+	g.lookAgain(0)
+	require.False(t, g.claims[0].busy, "it has voted")
+	g.answered(1, yes)
+	require.NoError(t, g.Err())
+	require.Equal(t, held, g.phase)
+}
