@@ -3,10 +3,12 @@
 package ports
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"syscall"
 )
 
 // Ports are taken below the range from which systems take those of outgoing connections,
@@ -30,16 +32,24 @@ type Port struct {
 // Reserve finds an even port that nobody listens on. What reserves it is a listener on
 // the odd one above it, which the kernel gives to one process alone and takes back when
 // that dies.
+//
+// Whether somebody listens is found out by dialing, not by listening for a moment: a child
+// that is just being forked would keep such a listener open until it executes.
 func Reserve() (*Port, error) {
-	var err error
+	err := errors.New("somebody listens on each that was tried")
 	for range 100 {
 		number := first + 2*rand.IntN((end-first)/2)
-		var guard, own net.Listener
-		if guard, err = net.Listen("tcp", addr(number+1)); err != nil {
+		guard, listenErr := net.Listen("tcp", addr(number+1))
+		if listenErr != nil {
+			err = listenErr
 			continue
 		}
-		if own, err = net.Listen("tcp", addr(number)); err == nil {
-			return &Port{Addr: addr(number), guard: guard}, own.Close()
+		conn, dialErr := net.Dial("tcp", addr(number))
+		if errors.Is(dialErr, syscall.ECONNREFUSED) {
+			return &Port{Addr: addr(number), guard: guard}, nil
+		}
+		if dialErr == nil {
+			_ = conn.Close()
 		}
 		_ = guard.Close() // only ever fails for one that is closed
 	}

@@ -1,7 +1,9 @@
 package ports
 
 import (
+	"context"
 	"net"
+	"os/exec"
 	"sync"
 	"testing"
 
@@ -42,4 +44,27 @@ func TestReservedPortIsFree(t *testing.T) {
 	l, err := net.Listen("tcp", p.Addr)
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
+}
+
+// While processes are started, as they are all the time where servers are.
+func TestReservedPortIsFreeWhileProcessesStart(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var starts sync.WaitGroup
+	for range 4 {
+		starts.Go(func() {
+			for ctx.Err() == nil {
+				_ = exec.Command("true").Run()
+			}
+		})
+	}
+	for range 200 {
+		p, err := Reserve()
+		require.NoError(t, err)
+		l, err := net.Listen("tcp", p.Addr)
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+		p.Close()
+	}
+	cancel()
+	starts.Wait()
 }
