@@ -14,7 +14,7 @@ import (
 type claim struct {
 	step        step          // the one step that may be on its way
 	busy        bool          // it is; the next waits for its return, or the two could arrive the other way round
-	look        bool          // ask again at once: a push said that the answer on its way, or the vote, is in doubt
+	look        bool          // ask again at once: a push doubts the answer on its way, or the vote, or the node was looked at
 	late        bool          // the last answer was "arrived too late"; that is asked again once
 	stale       bool          // its marker, or the scripts, were not as last read: to be asked when they have been read
 	undo        bool          // what was won back does not count: give it back
@@ -58,7 +58,7 @@ func (g *Guard) hand(i int, script script, now time.Duration, by func(*node, *st
 		c.step.token, c.step.notAfter = g.proposal, g.round
 		c.step.takeOver = g.takeover != noTakeover && !c.taken
 		c.asks++
-		c.stale = false
+		c.stale = false // or a look after its vote would have it asked again
 		g.owe(i, c.step.notAfter)
 	case scriptExtend:
 		c.step.token, c.step.notAfter = g.token, now+g.l.option.NodeTimeout
@@ -245,7 +245,8 @@ func (g *Guard) applyExtend(i int, a answer, now time.Duration) {
 		}
 	case (a.code == codeOK || a.code == codeWonBack) && c.look && (v.suspect || !v.counts(now)):
 		// In doubt since it was sent: look again, the vote stays as it was. But it stood a moment ago: the next look has
-		// as long as the first had, or a server that pushes on and on would end it.
+		// as long as the first had, or a server that pushes on and on would end it. A look that nothing doubted (lookAgain)
+		// is no reason to turn a yes down.
 		if a.code == codeOK && v.counts(now) {
 			v.until = min(g.claimUntil(a.sentAt), now+g.l.nodes[i].lookWithin())
 		}

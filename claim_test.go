@@ -139,6 +139,18 @@ func TestScheduleYesCountsWhileTheNodeIsLookedAtAgain(t *testing.T) {
 	}
 }
 
+// Schedule: a lost vote is being won back when a push names the key: somebody has deleted or taken what was just won.
+// The answer says "won", and is older than the push; the next look decides.
+func TestScheduleVotePushedWhileItIsWonBackDoesNotCount(t *testing.T) {
+	g, _ := pausedGuard(t)
+	g.ballot[0].state = failed
+	g.pushed(0)
+	now := g.l.clock.now()
+	g.answered(0, answer{code: codeWonBack, sentAt: now, at: now})
+	require.Equal(t, 2, g.ballot.live(now))
+	require.NoError(t, g.Err())
+}
+
 // Schedule: a node has forgotten the scripts when it is asked for its vote, and again and again after that. It is asked
 // once more after each look of its keeper, until it has voted, and not after: the answer to a question too many would
 // take back a vote that stands.

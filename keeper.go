@@ -46,7 +46,7 @@ func (n *node) keep() {
 		}
 		n.idle(wait, err != nil)
 		if n.forgot.Swap(false) { // maybe again and again: guards look after every look, whose NOSCRIPT has the next follow
-			n.idle(max(1, lookedAt+minBackoff-n.l.clock.now()), true)
+			n.idle(max(1, lookedAt+minBackoff-n.l.clock.now()), true) // 0 would be for ever
 		}
 	}
 	n.mu.Lock()

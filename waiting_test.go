@@ -14,23 +14,8 @@ import (
 
 	"github.com/redlock-go/redlock"
 	"github.com/redlock-go/redlock/internal/netproxy"
-	"github.com/redlock-go/redlock/internal/redisproc"
 	"github.com/redlock-go/redlock/internal/redisproc/redistest"
 )
-
-// scripts returns how many scripts a node has run.
-func scripts(t testing.TB, n *redisproc.Node) int {
-	t.Helper()
-	stats, err := n.Do("INFO", "commandstats")
-	require.NoError(t, err)
-	for line := range strings.Lines(stats) {
-		var calls int
-		if _, err := fmt.Sscanf(line, "cmdstat_evalsha:calls=%d,", &calls); err == nil {
-			return calls
-		}
-	}
-	return 0
-}
 
 // crowd is what became of some Lockers that all took one lock over and over.
 type crowd struct {
@@ -97,9 +82,9 @@ func TestWaitingIsFairAndQuiet(t *testing.T) {
 				for range k {
 					lockers = append(lockers, newLocker(t, redistest.Options(nodes)))
 				}
-				before := scripts(t, nodes[0])
+				before := calls(t, nodes[0], "evalsha")
 				c := contend(t, lockers, "fair", time.Millisecond, 2*time.Second)
-				cost := scripts(t, nodes[0]) - before
+				cost := calls(t, nodes[0], "evalsha") - before
 				least, most := slices.Min(c.shares), slices.Max(c.shares)
 				t.Logf("%d holds, shares %d to %d, longest wait %v, %.1f scripts per hold on a node",
 					c.holds, least, most, slices.Max(c.waits), float64(cost)/float64(c.holds))
@@ -206,10 +191,10 @@ func TestPeer15ExtensionWakesNobody(t *testing.T) {
 		line, err := holder.Inspect(ctx, "busy")
 		return err == nil && line.Waiters == waiters
 	}, soon, tick)
-	before, began := scripts(t, nodes[0]), time.Now()
+	before, began := calls(t, nodes[0], "evalsha"), time.Now()
 	time.Sleep(3 * time.Second)
 	seconds := time.Since(began).Seconds()
-	spent := float64(scripts(t, nodes[0]) - before)
+	spent := float64(calls(t, nodes[0], "evalsha") - before)
 	extensions := seconds / 0.045
 	require.Less(t, spent-extensions, 2*waiters*seconds, "scripts of %d waiters in %.1f s beside %.0f extensions", waiters, seconds, extensions)
 }

@@ -53,7 +53,7 @@ func Reserve() (*Port, error) {
 		}
 		_ = guard.Close() // only ever fails for one that is closed
 	}
-	return nil, fmt.Errorf("ports: none is free: %w", err)
+	return nil, fmt.Errorf("ports: none of 100 tried from %d to %d is free: %w", first, end-1, err)
 }
 
 // Close gives the port back. It may be called twice, and on nil.
