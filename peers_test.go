@@ -861,7 +861,12 @@ func TestPeer31HolderIsToldByTheEndOfItsValidity(t *testing.T) {
 				require.Fail(t, "nobody told")
 			}
 			require.Less(t, time.Since(struck), 2*time.Second+700*time.Millisecond, "a lease, and what a busy machine adds")
-			require.Error(t, derived.Err(), "whoever derives from it is told too")
+			select { // a context closes its own channel first, then tells those derived from it
+			case <-derived.Done():
+			case <-time.After(soon):
+				require.Fail(t, "whoever derives from it is told too")
+			}
+			require.Error(t, derived.Err())
 			require.ErrorIs(t, context.Cause(derived), redlock.ErrLost)
 			require.Equal(t, context.Canceled, g.Context().Err())
 		})
