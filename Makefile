@@ -1,14 +1,22 @@
 # What a contributor and CI run. `make` alone lists it.
 
 GO ?= go
-# Tools are run at a version, not installed: no go.mod of ours knows them. v0.8.2 is the
+# Tools are run at a version, not installed: no go.mod of ours knows them. Staticcheck v0.8.2 is the
 # release 2026.2.2.
+GOVULNCHECK ?= golang.org/x/vuln/cmd/govulncheck@v1.1.4
+APIDIFF ?= golang.org/x/exp/cmd/apidiff@v0.0.0-20250620022241-b7579e27df2b
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
-# Per test binary. Go's own default, said here because CI counts on it.
-TEST_TIMEOUT ?= 10m
+# Per test binary.
+TEST_TIMEOUT ?= 20m
 FUZZTIME ?= 10s
 SEEDS ?=
+DEPTH ?= 1
+MUTANTS ?=
+MUTANTS_FOR ?= 0
 DURATION ?= 60s
+# What the API is compared with: the last release, or the last commit where there is none.
+BASE ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse HEAD^)
+ARGS ?=
 
 # The root module first, then every module nested in it, those added later too. bench/
 # is measured, not tested, but checked like the others.
@@ -27,7 +35,7 @@ if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help test check fmt vet staticcheck tidy bench demo fuzz sim soak image cover
+.PHONY: help test check fmt vet staticcheck tidy mutants mutants-table explore bench demo fuzz vuln apidiff sim soak image cover
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,9 +58,18 @@ staticcheck:
 tidy:
 	$(call in_each,$(MODULES),$(GO) mod tidy -diff)
 
-bench: ## run the benchmarks, then print the comparison with other libraries (bench/); 5 minutes
-	$(call in_each,$(filter . bench,$(MODULES)),$(GO) test -run '^$$' -bench . -benchtime 100ms -benchmem ./...)
-	cd bench && $(GO) run ./cmd/compare
+mutants: ## break the library in every way that internal/mutants lists: a test must notice each; MUTANTS=regexp of names, MUTANTS_FOR=8m as many as that
+	$(GO) run ./internal/mutants -run '$(MUTANTS)' -for '$(MUTANTS_FOR)'
+
+explore: ## take lives through every order of events, DEPTH levels deeper (1) than make test does
+	REDLOCK_EXPLORE_DEPTH=$(DEPTH) $(GO) test -count=1 -v -timeout 30m -run 'TestExplore$$' .
+
+mutants-table: ## write the table of mutations in docs/safety.md
+	$(GO) run ./internal/mutants -table
+
+bench: ## run the benchmarks, then the comparison with other libraries, with plots in bench/out; ARGS="-run nodes=5"; some 9 minutes where nothing else runs
+	$(GO) test -run '^$$' -bench . -benchtime 100ms -benchmem ./redlocktest
+	cd bench && $(GO) run ./cmd/compare -out out $(ARGS)
 
 demo: ## run the demo on redis-server processes of its own
 	$(GO) run ./cmd/redlock demo
@@ -64,6 +81,24 @@ fuzz: ## fuzz each Fuzz function for FUZZTIME (10s)
 			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$package; \
 		done; \
 	done
+
+vuln: ## look up known vulnerabilities of what the library uses; needs https://vuln.go.dev
+	@out=$$($(GO) run $(GOVULNCHECK) ./... 2>&1); status=$$?; echo "$$out"; \
+	if echo "$$out" | grep -q 'fetching vulnerabilities'; then \
+		echo "make vuln: the database at https://vuln.go.dev cannot be reached from here: nothing was checked" >&2; fi; \
+	exit $$status
+
+apidiff: ## show how the API differs from BASE (the last release, or the last commit); fails if it breaks users
+	@set -e; old=$$(mktemp -d); trap 'rm -rf "$$old"' EXIT; \
+	git archive $(BASE) | tar -x -C "$$old"; mkdir "$$old/.export"; incompatible=; \
+	for package in . ./redlocktest; do \
+		file=$$old/.export/$$(basename $$(readlink -f $$package)); \
+		(cd "$$old" && $(GO) run $(APIDIFF) -w "$$file" $$package); \
+		echo "== $$package against $(BASE)"; \
+		$(GO) run $(APIDIFF) "$$file" $$package; \
+		if [ -n "$$($(GO) run $(APIDIFF) -incompatible "$$file" $$package)" ]; then incompatible=1; fi; \
+	done; \
+	if [ -n "$$incompatible" ]; then echo "make apidiff: users of $(BASE) would have to change" >&2; exit 1; fi
 
 sim: ## run the simulation: SEEDS=1000 (so many), 17-17 (from-to) or "1 2 3"
 	REDLOCK_SIM_SEEDS="$(SEEDS)" $(GO) test -count=1 -v -timeout 60m -run TestSimulation .

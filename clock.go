@@ -34,8 +34,8 @@ func newClock() *clock {
 	return &clock{read: time.Now, base: time.Now(), suspend: newSuspendClock()}
 }
 
-// now returns the time since the Unix epoch as it was when the clock was made, advanced by true elapsed time.
-func (c *clock) now() time.Duration {
+// Now returns the time since the Unix epoch as it was when the clock was made, advanced by true elapsed time.
+func (c *clock) Now() time.Duration {
 	t := c.read()
 	awake := t.Sub(c.base)
 	parted := time.Duration(t.UnixNano()-c.base.UnixNano()) - awake
@@ -45,9 +45,9 @@ func (c *clock) now() time.Duration {
 	return time.Duration(c.base.UnixNano()) + awake + time.Duration(c.asleep.Load())
 }
 
-// wait returns how long to set a timer for what is due in d. A simulation lengthens it by nanoseconds, so that no two
+// Wait returns how long to set a timer for what is due in d. A simulation lengthens it by nanoseconds, so that no two
 // timers fire at one instant: a synctest bubble draws their order, and from something that no seed governs.
-func (c *clock) wait(d time.Duration) time.Duration {
+func (c *clock) Wait(d time.Duration) time.Duration {
 	if c.apart == nil {
 		return d
 	}
@@ -67,5 +67,5 @@ func (c *clock) look(awake, parted time.Duration) {
 // date returns the wall-clock time of a local instant, with Go's monotonic reading, so that it compares well
 // with time.Now.
 func (c *clock) date(at time.Duration) time.Time {
-	return c.read().Add(at - c.now())
+	return c.read().Add(at - c.Now())
 }

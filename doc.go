@@ -17,15 +17,17 @@
 //   - Continuity: a guard that was below a quorum for a moment is dead for good. While it is alive nobody else has held
 //     the lock, ever.
 //   - Fencing: tokens of one name rise from holder to holder.
-//   - Liveness: a dead holder costs the others at most one lease, [LockerOption].KeyValidity. A minority of nodes that
-//     are slow, silent or dead costs nothing.
+//   - Liveness: a dead holder costs the others at most one lease, [LockerOption].KeyValidity; a dead waiter one lease, but
+//     at least 180 ms and at most 1.8 s. A minority of nodes that are slow, silent or dead costs nothing.
+//   - Of simultaneous [Locker.TryAcquire] on a free lock one wins, while nodes are healthy.
 //
 // Exclusion and continuity hold while these do:
 //
 //   - clocks, the client's and the nodes', run at rates that differ by less than DriftFactor (10 %);
 //   - a node's clock makes no step larger than ClockBound (a twentieth of the lease) between two looks at it;
 //   - no node runs twice under one address, is rolled back to a snapshot, or evicts keys;
-//   - all clients of one KeyPrefix list the same nodes, and the restart quarantine is on, or no node loses a write.
+//   - a majority of the set's members remembers who they are, and the restart quarantine is on, or no node loses a write;
+//   - members that SetNodes was told are off for good are off, or come back without their memory.
 //
 // # What it does not promise
 //
@@ -40,6 +42,9 @@
 //
 // Locks are not reentrant. Who waits is served in the order in which the waits began, among programs too, but that is
 // an aim and not a promise: see docs/waiting.md.
+//
+// A lock with [AtLeast] is kept from others after it is over, by the nodes' memory alone: what they lose of it is forgotten,
+// and then a job may run twice in one tick. It promises nothing about two at a time that a lock without it does not.
 //
 // # Formula
 //
@@ -77,10 +82,11 @@
 //     guard ends by its own clock, which counts the time that the machine was suspended. No node needs to be asked.
 //   - The key is gone on so many nodes that less than a quorum is left: deleted, flushed, restarted without data.
 //   - [Locker.ForceAcquire] by somebody else. The cause then matches [ErrTakenOver] beside [ErrLost].
+//   - Its time is over: [AtMost], [FixedLease]. The cause matches [ErrHeldTooLong] and not ErrLost.
 //   - A node's clock jumped, so that its votes do not count any more, and no quorum is left without them.
 //
 // A node that answers an error (BUSY, LOADING, OOM), or does not answer, does not lose the lock: its vote counts until
-// its claim ends, and is asked for again meanwhile.
+// its claim ends, and is asked for again meanwhile, for all guards together where the node refuses everybody.
 //
 // # Nodes
 //
@@ -88,6 +94,9 @@
 // nothing of each other. One that restarts without its data may have forgotten a vote, so it grants nothing for the
 // longest lease in use: the restart quarantine. That holds for brand-new nodes too: the first locks of a new set of
 // nodes are granted one lease after the first look at them, or after [Locker.Init].
+//
+// Who the members are stands in a record that they keep; a program's list says where to look for them. [Locker.SetNodes] changes it,
+// while programs with the old list and with the new one run.
 //
 // # Concurrency
 //

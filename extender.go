@@ -33,7 +33,7 @@ func (e *extender) schedule(g *Guard, at time.Duration) {
 		heap.Push(&e.due, g)
 	case at < g.wakeAt:
 		g.wakeAt = at
-		heap.Fix(&e.due, g.heapAt)
+		heap.Fix(&e.due, int(g.heapAt))
 	default:
 		return
 	}
@@ -51,7 +51,7 @@ func (e *extender) drop(g *Guard) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if g.heapAt >= 0 {
-		heap.Remove(&e.due, g.heapAt)
+		heap.Remove(&e.due, int(g.heapAt))
 	}
 }
 
@@ -60,18 +60,18 @@ func (e *extender) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		now := e.l.clock.now()
+		now := e.l.clock.Now()
 		guards, next := e.take(now)
 		for _, g := range guards {
-			g.tick(now)
+			g.tick()
 		}
 		if len(guards) > 0 {
 			for _, n := range e.l.nodes {
-				n.kick()
+				n.Kick()
 			}
 			continue
 		}
-		timer.Reset(e.l.clock.wait(next - now))
+		timer.Reset(e.l.clock.Wait(next - now))
 		select {
 		case <-timer.C:
 		case <-e.wake:
@@ -96,45 +96,6 @@ func (e *extender) take(now time.Duration) (guards []*Guard, next time.Duration)
 	return guards, e.wakesAt
 }
 
-// tick ends a round whose time is over, renews what is due of a live guard, or releases what is owed of a dead one.
-func (g *Guard) tick(now time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.checkAlive(now)
-	if g.phase != held && g.phase != over && g.round <= now {
-		g.roundOver(now)
-	}
-	switch g.phase {
-	case asking, raising:
-		g.rearm(now)
-		return
-	case over:
-		for i := range g.claims {
-			g.next(i, now)
-		}
-		g.settle(now)
-		return
-	}
-	g.pace = g.l.pace()
-	for i := range g.claims {
-		c := &g.claims[i]
-		if c.busy || c.nextAt > now+g.l.slack() {
-			continue
-		}
-		c.pushes = 0
-		if c.undo {
-			g.next(i, now)
-			continue
-		}
-		g.hand(i, scriptExtend, now, (*node).enqueue)
-	}
-	g.decide(now)
-	g.rearm(now)
-}
-
-// slack is how much too early a renewal may be sent, so that the votes of one round are renewed in one round.
-func (l *Locker) slack() time.Duration { return l.option.ExtendInterval / 16 }
-
 // guardHeap orders guards by when they are to be woken.
 type guardHeap []*Guard
 
@@ -143,12 +104,12 @@ func (h guardHeap) Less(i, j int) bool { return h[i].wakeAt < h[j].wakeAt }
 
 func (h guardHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].heapAt, h[j].heapAt = i, j
+	h[i].heapAt, h[j].heapAt = int32(i), int32(j)
 }
 
 func (h *guardHeap) Push(x any) {
 	g := x.(*Guard)
-	g.heapAt = len(*h)
+	g.heapAt = int32(len(*h))
 	*h = append(*h, g)
 }
 

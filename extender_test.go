@@ -17,7 +17,7 @@ func TestExtenderNeverSleepsForLong(t *testing.T) {
 	g, _ := pausedGuard(t)
 	e := g.l.extender
 	e.drop(g)
-	now := g.l.clock.now()
+	now := g.l.clock.Now()
 	_, next := e.take(now)
 	require.LessOrEqual(t, next, now+g.l.option.NodeTimeout, "nothing is due")
 	e.schedule(g, now+time.Hour)

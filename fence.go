@@ -1,22 +1,8 @@
 package redlock
 
 import (
-	"hash/fnv"
-	"strconv"
 	"time"
 )
-
-// fenceBuckets is how many counters a node keeps for all names together. Counters never expire: 100,000
-// volatile keys delay Redis' own expiry of lock keys by seconds, and a counter that expires forgets. Names that
-// share one only get larger tokens.
-const fenceBuckets = 65536
-
-// fenceKey returns the key of the counter that fences name.
-func fenceKey(prefix, name string) string {
-	h := fnv.New32a()
-	h.Write([]byte(name))
-	return prefix + ":fence:" + strconv.Itoa(int(h.Sum32()%fenceBuckets))
-}
 
 // token returns the fencing token of a ballot, the largest any live claim was granted, and how many live claims
 // carry exactly that value.
@@ -26,8 +12,8 @@ func fenceKey(prefix, name string) string {
 // live claims is taken and not over some quorum, and why a second round counts a node only where our vote stands
 // and was granted no more than the token: a raise that any node may acknowledge hands out 13 and then 12.
 func (b ballot) token(now time.Duration) (token uint64, agreed int) {
-	for _, v := range b {
-		switch {
+	for i := range b {
+		switch v := &b[i]; {
 		case !v.counts(now):
 		case v.token > token:
 			token, agreed = v.token, 1

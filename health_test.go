@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlock-go/redlock"
+	"github.com/redlock-go/redlock/internal/logtest"
 	"github.com/redlock-go/redlock/redlocktest"
 )
 
@@ -48,16 +49,16 @@ func requireOff(t *testing.T, l *redlock.Locker, name string) {
 func TestJumpedClockDoesNotCountForALease(t *testing.T) {
 	for _, step := range []time.Duration{time.Second, -time.Second, 60 * time.Millisecond, -time.Hour} {
 		simulated(t, 3, func(t *testing.T, c *redlocktest.Cluster, open opener) {
-			var log logBuffer
+			var log logtest.Log
 			l := open("a", logTo(&log))
 			release(t, tryAcquire(t, l, "x"))
-			c.Node(0).JumpClock(step)
+			c.Node(0).StepClock(step)
 			release(t, tryAcquire(t, l, "x")) // two others make a quorum
 			require.Contains(t, log.String(), "clock")
 			c.Node(1).Stop()
 			time.Sleep(50 * time.Millisecond)
 			requireOff(t, l, "x")
-			c.Node(1).Accept()
+			c.Node(1).Start()
 			c.Node(0).SkewClock(0)
 			time.Sleep(time.Second)
 			release(t, tryAcquire(t, l, "x")) // sees the clock step back
@@ -74,7 +75,7 @@ func TestStepWithinTheBoundIsSurvived(t *testing.T) {
 		l := open("a")
 		g := tryAcquire(t, l, "x")
 		for _, n := range c.Nodes() {
-			n.JumpClock(49 * time.Millisecond) // ClockBound is a twentieth of the lease
+			n.StepClock(49 * time.Millisecond) // ClockBound is a twentieth of the lease
 		}
 		time.Sleep(10 * time.Second)
 		require.NoError(t, g.Err())
@@ -90,7 +91,7 @@ func TestNewcomerFindsTheJumpedClock(t *testing.T) {
 		for _, l := range c.Client("a").Links() {
 			l.SilenceReplies() // it keeps counting on its votes, and hears nothing
 		}
-		c.Node(0).JumpClock(time.Hour) // its lease is gone there
+		c.Node(0).StepClock(time.Hour) // its lease is gone there
 		newcomer := open("b")
 		_, err := newcomer.TryAcquire(context.Background(), "x")
 		require.Error(t, err)
@@ -101,7 +102,7 @@ func TestNewcomerFindsTheJumpedClock(t *testing.T) {
 func TestClockOfAnotherRateIsFound(t *testing.T) {
 	for _, rate := range []float64{0, .5, 1.5} {
 		simulated(t, 3, func(t *testing.T, c *redlocktest.Cluster, open opener) {
-			var log logBuffer
+			var log logtest.Log
 			l := open("a", logTo(&log))
 			g := tryAcquire(t, l, "x")
 			c.Node(1).SetClockRate(rate)
@@ -117,7 +118,7 @@ func TestClockOfAnotherRateIsFound(t *testing.T) {
 
 func TestDriftWithinTheBoundIsNoFault(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, c *redlocktest.Cluster, open opener) {
-		var log logBuffer
+		var log logtest.Log
 		l := open("a", logTo(&log))
 		g := tryAcquire(t, l, "x")
 		for _, n := range c.Nodes() {
@@ -150,30 +151,13 @@ func TestEvictingNodeIsWarnedOf(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, c *redlocktest.Cluster, open opener) {
 		c.Node(1).SetInfo("maxmemory", "1000000")
 		c.Node(1).SetInfo("maxmemory_policy", "allkeys-lru")
-		var log logBuffer
+		var log logtest.Log
 		l := open("a", logTo(&log))
 		require.Contains(t, log.String(), "may evict locks")
 		require.Contains(t, log.String(), "allkeys-lru")
 		require.Contains(t, log.String(), c.Node(1).Addr())
 		release(t, tryAcquire(t, l, "x")) // warned, not refused
 	})
-}
-
-func TestUnsupportedNodesAreRefused(t *testing.T) {
-	for _, row := range []struct{ field, value, says string }{
-		{"redis_version", "6.0.16", "6.0.16 is below 6.2"},
-		{"redis_version", "5.0.0", "5.0.0 is below 6.2"},
-		{"role", "slave", "replica"},
-		{"redis_mode", "cluster", "cluster mode"},
-	} {
-		simulated(t, 3, func(t *testing.T, c *redlocktest.Cluster, _ opener) {
-			c.Node(1).SetInfo(row.field, row.value)
-			_, err := redlock.NewLocker(c.Option())
-			require.ErrorIs(t, err, redlock.ErrUnsupportedNode)
-			require.ErrorContains(t, err, row.says)
-			require.ErrorContains(t, err, c.Node(1).Addr())
-		})
-	}
 }
 
 func TestDisagreeingClients(t *testing.T) {
@@ -193,8 +177,20 @@ func TestDisagreeingClients(t *testing.T) {
 		simulated(t, 5, func(t *testing.T, c *redlocktest.Cluster, open opener) {
 			open("a")
 			o := c.Client("b").Option()
-			o.Nodes = o.Nodes[:3]
-			disagree(t, o, "has 3 nodes", "says 5")
+			o.KeyValidity, o.Nodes = time.Second, o.Nodes[:2]
+			disagree(t, o, "2 of 5 nodes", "quorum is 3", "it is a member of the set, and is not among the Nodes listed here")
+			c.Node(3).Stop()
+			c.Node(4).Stop()
+			o = c.Client("c").Option()
+			o.KeyValidity, o.Nodes = time.Second, o.Nodes[:3]
+			l, err := redlock.NewLocker(o)
+			require.NoError(t, err, "three of the five members")
+			defer l.Close()
+			release(t, tryAcquire(t, l, "x"))
+			c.Node(2).Stop()
+			time.Sleep(50 * time.Millisecond)
+			_, err = l.TryAcquire(context.Background(), "x")
+			require.ErrorContains(t, err, "of 5 nodes vote yes, quorum is 3")
 		})
 	})
 	t.Run("quarantine", func(t *testing.T) {
@@ -220,19 +216,47 @@ func TestDisagreeingClients(t *testing.T) {
 			disagree(t, c.Client("b").Option(), "ANOTHERSET", "different sets were mixed")
 		})
 	})
-	t.Run("a longer lease waits until all know it and an old one has run out", func(t *testing.T) {
+	t.Run("a longer lease than the set allows", func(t *testing.T) {
 		simulated(t, 3, func(t *testing.T, c *redlocktest.Cluster, open opener) {
-			open("a")
+			a := open("a")
 			time.Sleep(3 * time.Second)
-			l := open("b", validity(4*time.Second))
-			_, err := l.TryAcquire(context.Background(), "x")
-			require.ErrorIs(t, err, redlock.ErrNoQuorum, "used at once")
+			o := c.Client("b").Option()
+			o.KeyValidity = 4 * time.Second
+			disagree(t, o, "a lease of 4s is longer than 1s", "SetNodes with LongestLease raises it")
 			start := time.Now()
-			g, err := l.Acquire(context.Background(), "x")
-			require.NoError(t, err)
-			require.GreaterOrEqual(t, time.Since(start), 900*time.Millisecond)
-			require.Less(t, time.Since(start), 4*time.Second)
-			release(t, g)
+			require.NoError(t, a.SetNodes(context.Background(), redlock.NodeSet{LongestLease: 4 * time.Second}))
+			release(t, tryAcquire(t, a, "x"))
+			release(t, tryAcquire(t, open("b", validity(4*time.Second)), "x"))
+			require.Less(t, time.Since(start), time.Second, "raising it waits for nothing")
 		})
 	})
+}
+
+// Node 1's clock is ahead, within the bound, when the set is made, and its floor is the first token. Node 0 forgets at once, and
+// is taken back by what one of the others says: its tokens must start above.
+func TestTokenRisesAboveTheFloorsOfOthers(t *testing.T) {
+	for _, unread := range []int{1, 2} {
+		simulated(t, 3, func(t *testing.T, c *redlocktest.Cluster, open opener) {
+			c.Node(1).StepClock(180 * time.Millisecond) // the bound is 200 ms
+			a := open("a", quarantineOn, validity(4*time.Second))
+			require.NoError(t, a.Init(context.Background()))
+			c.Node(2).Stop()
+			g := tryAcquire(t, a, "x")
+			token := g.FencingToken()
+			release(t, g)
+			c.Node(unread).Stop()
+			c.Node(3 - unread).Start()
+			c.Node(0).CrashEmpty()
+			b := open("b", quarantineOn, validity(4*time.Second))
+			time.Sleep(3600 * time.Millisecond) // taken back, and still quarantined
+			if unread == 2 {
+				c.Node(2).Start()
+				c.Node(1).Stop()
+			}
+			g, err := b.Acquire(context.Background(), "x")
+			require.NoError(t, err)
+			require.Greater(t, g.FencingToken(), token)
+			release(t, g)
+		})
+	}
 }

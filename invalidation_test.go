@@ -6,6 +6,8 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlock-go/redlock/internal/node"
 )
 
 // idleLocker returns a Locker that has not connected to anything and runs nothing.
@@ -19,7 +21,6 @@ func idleLocker(t testing.TB, prefix string) *Locker {
 }
 
 func TestNameOf(t *testing.T) {
-	l := idleLocker(t, "redlock")
 	for _, row := range []struct {
 		reason, key, name string
 		ok                bool
@@ -40,8 +41,25 @@ func TestNameOf(t *testing.T) {
 		{"another prefix", "other:{a}", "", false},
 		{"a longer prefix", "xredlock:{a}", "", false},
 		{"nothing", "", "", false},
+		{"a line", "redlock:queue:{a}", "", false},
+		{"a slot", "redlock:slot:{a}3", "a", true},
+		{"of a name that ends like one", "redlock:slot:{a}3}12", "a}3", true},
+		{"a semaphore", "redlock:slot:{a}", "", false},
+		{"its line", "redlock:slot:{a}queue", "", false},
+		{"no slot", "redlock:slot:{a}0", "", false},
+		{"a slot spelled otherwise", "redlock:slot:{a}03", "", false},
+		{"a slot of nothing", "redlock:slot:{}3", "", false},
+		{"a writer", "redlock:rw:{a}", "a", true},
+		{"a reader", "redlock:rw:{a}rABCDEFGHIJKLMNOPQRSTUVWXY", "a", true},
+		{"a reader of a name that ends like one", "redlock:rw:{a}r}rABCDEFGHIJKLMNOPQRSTUVWXY", "a}r", true},
+		{"a reader with the owner of a writer", "redlock:rw:{a}ABCDEFGHIJKLMNOPQRSTUVWXYZ", "", false},
+		{"half a reader", "redlock:rw:{a}rABC", "", false},
+		{"the index of readers", "redlock:rw:{a}readers", "", false},
+		{"the line of readers and writers", "redlock:rw:{a}queue", "", false},
+		{"a writer of nothing", "redlock:rw:{}", "", false},
+		{"a lock called like a slot", "redlock:{slot:{a}3}", "slot:{a}3", true},
 	} {
-		name, ok := l.nameOf(row.key)
+		name, _, ok := node.ParseLock("redlock", row.key)
 		require.Equal(t, row.ok, ok, row.reason)
 		require.Equal(t, row.name, name, row.reason)
 	}
@@ -49,11 +67,11 @@ func TestNameOf(t *testing.T) {
 
 func TestOtherKeysCanBeTakenForNoLock(t *testing.T) {
 	for _, prefix := range []string{"redlock", "x", ":", "a:b", "ü\x00"} {
-		l := idleLocker(t, prefix)
 		for _, name := range []string{"a", "marker", "fence:1", "{a}", "}"} {
-			for _, other := range []string{l.markerKey, fenceKey(prefix, name)} {
+			for _, other := range []string{node.MarkerKey(prefix), node.FenceKey(prefix, name), node.QueueKey(prefix, name),
+				node.SizeKey(prefix, name), node.SlotQueueKey(prefix, name), node.ReadersKey(prefix, name), node.WaitersKey(prefix, name)} {
 				require.True(t, strings.HasPrefix(other, prefix+":"))
-				_, ok := l.nameOf(other)
+				_, _, ok := node.ParseLock(prefix, other)
 				require.False(t, ok, other)
 			}
 		}
@@ -61,35 +79,43 @@ func TestOtherKeysCanBeTakenForNoLock(t *testing.T) {
 }
 
 func FuzzPushedKey(f *testing.F) {
-	for _, key := range []string{"", "redlock", "redlock:{", "redlock:{}", "redlock:{a}", "redlock:9:a", "redlock:marker", "\x00\xff\n", "redlock:{\x80}"} {
+	for _, key := range []string{"", "redlock", "redlock:{", "redlock:{}", "redlock:{a}", "redlock:9:a", "redlock:marker", "\x00\xff\n", "redlock:{\x80}", "redlock:slot:{a}gate", "redlock:rw:{a}", "redlock:rw:{a}rABCDEFGHIJKLMNOPQRSTUVWXY"} {
 		f.Add(key, strings.TrimSuffix(strings.TrimPrefix(key, "redlock:{"), "}"))
 	}
 	f.Fuzz(func(t *testing.T, key, name string) {
 		l := idleLocker(t, "redlock")
-		pushed, ok := l.nameOf(key)
-		if ok {
+		pushed, slot, ok := node.ParseLock("redlock", key)
+		switch {
+		case ok && slot == 0:
 			require.Equal(t, key, "redlock:{"+pushed+"}")
+		case ok && slot == node.Gate:
+			require.Equal(t, key, node.GateKey("redlock", pushed))
+		case ok && slot == node.Writer:
+			require.Equal(t, key, node.WriterKey("redlock", pushed))
+		case ok && slot == node.Reader:
+			require.Equal(t, key, node.ReaderKey("redlock", pushed, key[len(key)-26:]))
+		case ok:
+			require.Equal(t, key, node.SlotKey("redlock", pushed, slot))
 		}
-		for _, n := range l.nodes {
-			l.keyPushed(n, key) // nobody there: it must do nothing, whatever the bytes
+		for i := range l.nodes {
+			l.keyPushed(i, key) // nobody there: it must do nothing, whatever the bytes
 		}
 		if name == "" {
 			return
 		}
-		got, isLock := l.nameOf("redlock:{" + name + "}")
+		got, none, isLock := node.ParseLock("redlock", "redlock:{"+name+"}")
 		require.True(t, isLock)
 		require.Equal(t, name, got)
+		require.Zero(t, none)
+		got, seven, isLock := node.ParseLock("redlock", node.SlotKey("redlock", name, 7))
+		require.True(t, isLock)
+		require.Equal(t, name, got)
+		require.Equal(t, 7, seven)
 
 		g := l.newGuard(t.Context(), name, hold{})
 		require.NoError(t, l.enter(g))
-		l.keyPushed(l.nodes[1], key)
-		require.Equal(t, ok && pushed == name, g.claims[1].pushes == 1, "the guard is told of its own key and of no other")
-		require.Zero(t, g.claims[0].pushes, "of another node")
+		l.keyPushed(1, key)
+		require.Equal(t, ok && slot == 0 && pushed == name, g.life.ballot[1].pushes == 1, "the guard is told of its own key and of no other")
+		require.Zero(t, g.life.ballot[0].pushes, "of another node")
 	})
-}
-
-func TestPushOfNothingSaysThatTheNodeWasFlushed(t *testing.T) {
-	l := idleLocker(t, "redlock")
-	l.invalidated(l.nodes[0], nil)
-	require.Len(t, l.nodes[0].recheck, 1, "the keeper looks at the marker")
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -21,7 +23,27 @@ import (
 	"github.com/redlock-go/redlock/internal/redisproc/redistest"
 )
 
-// Each test is named for a defect that another library has: its number, and what ours does instead.
+// Each test is named for a defect that another library has: its number in docs/peers.md, and what ours does instead.
+
+func TestPeersAreThoseOfTheList(t *testing.T) {
+	list, err := os.ReadFile("docs/peers.md")
+	require.NoError(t, err)
+	tests, err := os.ReadFile("peers_test.go")
+	require.NoError(t, err)
+	var listed, there []string
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \|.*`).FindAllStringSubmatch(string(list), -1) {
+		for _, name := range regexp.MustCompile("`(TestPeer\\d\\d[^`]*)`").FindAllStringSubmatch(row[0], -1) {
+			number, err := strconv.Atoi(row[1])
+			require.NoError(t, err)
+			require.Contains(t, name[1], fmt.Sprintf("TestPeer%02d", number))
+			listed = append(listed, name[1])
+		}
+	}
+	for _, f := range regexp.MustCompile(`(?m)^func (TestPeer\d\d\w*)\(`).FindAllStringSubmatch(string(tests), -1) {
+		there = append(there, f[1])
+	}
+	require.Equal(t, there, listed)
+}
 
 func TestPeer01StandaloneNodesVote(t *testing.T) {
 	t.Parallel()
@@ -34,7 +56,7 @@ func TestPeer01StandaloneNodesVote(t *testing.T) {
 	for _, n := range nodes {
 		require.NoError(t, n.Kill())
 		requireHeldFor(t, g, 300*time.Millisecond)
-		require.NoError(t, n.RestartEmpty())
+		require.NoError(t, n.CrashEmpty())
 		require.Eventually(t, func() bool { return do(t, n, "EXISTS", lockKey("a")) == "1" }, soon, tick)
 	}
 	release(t, g)
@@ -52,7 +74,7 @@ func TestPeer02GuardEndsBeforeItsKeysUnderPartition(t *testing.T) {
 			g := acquire(t, holder, "a")
 			time.Sleep(every) // into the middle of an extension
 			for _, link := range links {
-				link.Drop(netproxy.Both)
+				link.Silence(netproxy.Both)
 			}
 			start := time.Now()
 			g2 := acquire(t, rival, "a")
@@ -73,17 +95,17 @@ func TestPeer03ExpiryIsNobodysWallClock(t *testing.T) {
 			for _, n := range nodes {
 				n.Clock().Step(step)
 			}
-			a := newLocker(t, redistest.Options(nodes), validity(time.Second))
-			b := newLocker(t, redistest.Options(nodes), validity(time.Second))
+			a := newLocker(t, redistest.Options(nodes), validity(3*time.Second))
+			b := newLocker(t, redistest.Options(nodes), validity(3*time.Second))
 			g := acquire(t, a, "a")
 			for range 5 {
 				_, err := b.TryAcquire(t.Context(), "a")
 				require.ErrorIs(t, err, redlock.ErrNotLocked)
-				requireHeldFor(t, g, 300*time.Millisecond)
+				requireHeldFor(t, g, 900*time.Millisecond)
 			}
 			left, err := strconv.Atoi(do(t, nodes[0], "PTTL", lockKey("a")))
 			require.NoError(t, err)
-			require.LessOrEqual(t, left, 1000)
+			require.LessOrEqual(t, left, 3000)
 			release(t, g)
 			release(t, tryAcquire(t, b, "a"))
 		})
@@ -120,11 +142,11 @@ func TestPeer05StalledFirstAttemptDoesNotHangAWait(t *testing.T) {
 	nodes := startNodes(t, 3)
 	l := newLocker(t, redistest.Options(nodes), validity(4*time.Second), nodeTimeout(200*time.Millisecond))
 	for _, n := range nodes {
-		require.NoError(t, n.Pause())
+		require.NoError(t, n.Freeze())
 	}
 	time.AfterFunc(500*time.Millisecond, func() {
 		for _, n := range nodes {
-			n.Resume()
+			n.Thaw()
 		}
 	})
 	within(t, 10*time.Second, "the lock is free", func() {
@@ -191,12 +213,12 @@ func TestPeer06CancelledWaiterPassesTheTurnOn(t *testing.T) {
 			}
 			first <- err
 		}()
-		time.Sleep(10 * time.Millisecond)
+		waitForCalls(t, local, "a", 1)
 		go func() {
 			g, _ := local.Acquire(context.Background(), "a")
 			second <- g
 		}()
-		time.Sleep(10 * time.Millisecond)
+		waitForWaiters(t, remote, "a", 2)
 		start := time.Now()
 		go cancel()
 		release(t, g)
@@ -239,7 +261,8 @@ func TestPeer07ForeignKeysOnAMinorityVetoNothing(t *testing.T) {
 					require.ErrorIs(t, err, redlock.ErrNotLocked, name)
 					require.ErrorIs(t, err, rueidislock.ErrNotLocked, name)
 					require.NotErrorIs(t, err, redlock.ErrNoQuorum, name)
-					held, ok := errors.AsType[*redlock.HeldError](err)
+					var held *redlock.HeldError
+					ok := errors.As(err, &held)
 					require.True(t, ok)
 					require.Equal(t, "foreign", held.Owner)
 				}
@@ -263,7 +286,7 @@ func TestPeer08NodesAreAskedAllAtOnce(t *testing.T) {
 	for _, link := range links {
 		link.Delay(netproxy.Both, 150*time.Millisecond, nil)
 	}
-	within(t, 1300*time.Millisecond, "five nodes at 300 ms one after the other take 1.5 s, three 0.9 s", func() {
+	quick(t, 1300*time.Millisecond, "five nodes at 300 ms one after the other take 1.5 s, three 0.9 s", func() {
 		g := tryAcquire(t, l, "a")
 		release(t, g)
 	})
@@ -272,27 +295,27 @@ func TestPeer08NodesAreAskedAllAtOnce(t *testing.T) {
 func TestPeer09HungNodesBlockNobody(t *testing.T) {
 	t.Parallel()
 	nodes := startNodes(t, 3)
-	l := newLocker(t, redistest.Options(nodes), validity(20*time.Second))
+	l := newLocker(t, redistest.Options(nodes), validity(20*time.Second), nodeTimeout(4*time.Second))
 	_, cancel, err := l.TryWithContext(t.Context(), "held")
 	require.NoError(t, err)
 	for _, n := range nodes {
-		require.NoError(t, n.Pause())
+		require.NoError(t, n.Freeze())
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
-	within(t, 800*time.Millisecond, "the caller's context is listened to at once", func() {
+	within(t, 3500*time.Millisecond, "the caller's context is listened to at once", func() {
 		_, _, err := l.TryWithContext(ctx, "a")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
-	within(t, 4*time.Second, "a NodeTimeout bounds the attempt, not the validity of 20 s", func() {
+	within(t, 12*time.Second, "a NodeTimeout bounds the attempt, not the validity of 20 s", func() {
 		_, _, err := l.TryWithContext(t.Context(), "b")
 		require.ErrorIs(t, err, redlock.ErrNoQuorum)
 		require.ErrorIs(t, err, redlock.ErrNodeTimeout)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 	})
-	within(t, 4*time.Second, "and the release", cancel)
+	within(t, 12*time.Second, "and the release", cancel)
 	for _, n := range nodes {
-		require.NoError(t, n.Resume())
+		require.NoError(t, n.Thaw())
 	}
 	requireNoKeys(t, nodes, 2*soon)
 }
@@ -303,21 +326,20 @@ func TestPeer10LostMinorityVoteIsWonBack(t *testing.T) {
 	l := newLocker(t, redistest.Options(nodes), validity(2*time.Second), interval(300*time.Millisecond))
 	g := acquire(t, l, "a")
 	token := g.FencingToken()
-	for _, n := range nodes { // two votes are enough to hold it; here the third is to be counted, too
-		require.Eventually(t, func() bool { return do(t, n, "EXISTS", lockKey("a")) == "1" }, soon, tick)
-	}
-	time.Sleep(350 * time.Millisecond)
+	counted := func() bool { return g.Votes() == len(nodes) }
+	// Two votes are enough to hold it; here the third is to be counted, too.
+	require.Eventually(t, counted, soon, tick)
 	for round := range 2 * len(nodes) {
 		n := nodes[round%len(nodes)]
 		require.Eventually(t, func() bool { return do(t, n, "EXISTS", lockKey("a")) == "1" }, soon, tick)
 		do(t, n, "DEL", lockKey("a"))
 		require.Eventually(t, func() bool { return do(t, n, "EXISTS", lockKey("a")) == "1" }, soon, tick, "won back at the next renewal")
-		time.Sleep(350 * time.Millisecond) // and counted again
+		require.Eventually(t, counted, soon, tick, "and counted again")
 	}
 	for _, n := range nodes { // a rolling restart
-		require.NoError(t, n.RestartEmpty())
+		require.NoError(t, n.CrashEmpty())
 		require.Eventually(t, func() bool { return do(t, n, "EXISTS", lockKey("a")) == "1" }, soon, tick, "won back from a server without memory")
-		time.Sleep(350 * time.Millisecond)
+		require.Eventually(t, counted, soon, tick, "and counted again")
 	}
 	require.NoError(t, g.Err())
 	require.Equal(t, token, g.FencingToken())
@@ -394,7 +416,7 @@ func TestPeer14CauseValidityFenceAndReleaseError(t *testing.T) {
 	t.Parallel()
 	nodes := startNodes(t, 3)
 	l := newLocker(t, redistest.Options(nodes), validity(2*time.Second))
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	g, err := l.Acquire(ctx, "a")
 	require.NoError(t, err)
@@ -402,8 +424,8 @@ func TestPeer14CauseValidityFenceAndReleaseError(t *testing.T) {
 	left := time.Until(g.ValidUntil())
 	require.Positive(t, left)
 	require.Less(t, left, 2*time.Second)
-	requireHeldFor(t, g, 800*time.Millisecond) // the wait's deadline is not the hold's
-	require.Error(t, ctx.Err())
+	<-ctx.Done()
+	requireHeldFor(t, g, 300*time.Millisecond) // the wait's deadline is not the hold's
 	require.NoError(t, g.Release(ctx))
 	require.Equal(t, redlock.ErrReleased, g.Err())
 	require.Equal(t, redlock.ErrReleased, context.Cause(g.Context()))
@@ -411,13 +433,13 @@ func TestPeer14CauseValidityFenceAndReleaseError(t *testing.T) {
 
 	g = acquire(t, l, "a")
 	for _, n := range nodes[1:] {
-		require.NoError(t, n.Pause())
+		require.NoError(t, n.Freeze())
 	}
 	err = g.Release(t.Context())
 	require.ErrorIs(t, err, redlock.ErrNoQuorum, "an unconfirmed release says so")
 	for _, n := range nodes[1:] {
 		require.ErrorContains(t, err, n.Addr())
-		require.NoError(t, n.Resume())
+		require.NoError(t, n.Thaw())
 	}
 	requireNoKeys(t, nodes, soon)
 }
@@ -448,26 +470,27 @@ func TestPeer16DeadHoldersLeaseIsTimedByTheWaiter(t *testing.T) {
 	for _, n := range nodes {
 		do(t, n, "DEBUG", "SET-ACTIVE-EXPIRE", "0") // no expiry is pushed
 	}
-	doAll(t, nodes, "SET", lockKey("a"), "dead", "PX", "250")
-	start := time.Now()
-	release(t, acquire(t, l, "a"))
-	require.GreaterOrEqual(t, time.Since(start), 200*time.Millisecond)
-	require.Less(t, time.Since(start), 950*time.Millisecond, "the slow poll comes after 1 s")
+	quick(t, 950*time.Millisecond, "the slow poll comes after 1 s", func() {
+		start := time.Now()
+		doAll(t, nodes, "SET", lockKey("a"), "dead", "PX", "250")
+		release(t, acquire(t, l, "a"))
+		require.GreaterOrEqual(t, time.Since(start), 250*time.Millisecond)
+	})
 }
 
 func TestPeer17HungNodeSlowsNothing(t *testing.T) {
 	t.Parallel()
 	nodes := startNodes(t, 3)
-	l := newLocker(t, redistest.Options(nodes), validity(4*time.Second), nodeTimeout(time.Second))
+	l := newLocker(t, redistest.Options(nodes), validity(10*time.Second), nodeTimeout(4*time.Second), interval(time.Second))
 	g := acquireOnAll(t, l, nodes, "held")
-	require.NoError(t, nodes[1].Pause())
-	within(t, 900*time.Millisecond, "lock and unlock, with one of three hung, below any timeout", func() {
+	require.NoError(t, nodes[1].Freeze())
+	within(t, 3500*time.Millisecond, "lock and unlock, with one of three hung, below any timeout", func() {
 		for range 5 {
 			release(t, acquire(t, l, "a"))
 		}
 	})
 	requireHeldFor(t, g, 5*time.Second)
-	within(t, 900*time.Millisecond, "unlock of a lock that was extended meanwhile", func() { release(t, g) })
+	within(t, 3500*time.Millisecond, "unlock of a lock that was extended meanwhile", func() { release(t, g) })
 }
 
 func TestPeer18EndedContextLeavesNoKey(t *testing.T) {
@@ -480,13 +503,15 @@ func TestPeer18EndedContextLeavesNoKey(t *testing.T) {
 	}
 	for _, after := range []time.Duration{10, 50, 120, 170, 199} {
 		ctx, cancel := context.WithTimeout(t.Context(), after*time.Millisecond)
-		_, err := l.TryAcquire(ctx, "a")
+		g, err := l.TryAcquire(ctx, "a")
 		cancel()
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		time.Sleep(time.Second)
-		for _, n := range nodes {
-			require.Empty(t, keysOf(t, n), "after %d ms", after)
+		if err == nil && after >= 120 { // a busy machine was told of the answers first
+			release(t, g)
+		} else {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
 		}
+		time.Sleep(time.Second)
+		requireNoKeys(t, nodes, soon) // half a lease
 	}
 }
 
@@ -513,14 +538,15 @@ func TestPeer20LostLockIsNeverRevived(t *testing.T) {
 	b := newLocker(t, redistest.Options(nodes), validity(1500*time.Millisecond))
 	g := acquire(t, a, "a")
 	for _, link := range links {
-		link.Hold(netproxy.Both)
+		link.Silence(netproxy.Both)
 	}
 	requireDone(t, g, soon)
 	g2 := acquire(t, b, "a")
 	require.Greater(t, g2.FencingToken(), g.FencingToken())
 	release(t, g2)
+	requireNoKeys(t, nodes, soon) // Release returns at a quorum
 	for _, link := range links {
-		link.Pass(netproxy.Both)
+		link.Heal(netproxy.Both)
 	}
 	for range 20 {
 		time.Sleep(50 * time.Millisecond)
@@ -535,10 +561,10 @@ func TestPeer20LostLockIsNeverRevived(t *testing.T) {
 func TestPeer21ExtendedWithoutAskingAndEndOfContextIsTheContexts(t *testing.T) {
 	t.Parallel()
 	nodes := startNodes(t, 3)
-	l := newLocker(t, redistest.Options(nodes), validity(600*time.Millisecond))
-	other := newLocker(t, redistest.Options(nodes), validity(600*time.Millisecond))
+	l := newLocker(t, redistest.Options(nodes), validity(2*time.Second))
+	other := newLocker(t, redistest.Options(nodes), validity(2*time.Second))
 	g := acquire(t, l, "a")
-	requireHeldFor(t, g, 2*time.Second) // several leases
+	requireHeldFor(t, g, 5*time.Second) // several leases
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := other.Acquire(ctx, "a")
@@ -574,7 +600,7 @@ func TestPeer22WaitersArePushedNotPolling(t *testing.T) {
 			g, _ := b.Acquire(context.Background(), "a")
 			got <- g
 		}()
-		time.Sleep(100 * time.Millisecond)
+		waitForWaiters(t, a, "a", 1)
 		start := time.Now()
 		release(t, g)
 		g2 := <-got
@@ -591,6 +617,7 @@ func TestPeer23LossesSayWhatHappened(t *testing.T) {
 	nodes := startNodes(t, 3)
 	a := newLocker(t, redistest.Options(nodes), validity(2*time.Second))
 	b := newLocker(t, redistest.Options(nodes), validity(2*time.Second))
+	awaitAllNodes(t, a, b)
 
 	g := acquire(t, a, "deleted")
 	doAll(t, nodes, "DEL", lockKey("deleted"))
@@ -605,22 +632,23 @@ func TestPeer23LossesSayWhatHappened(t *testing.T) {
 	err = requireDone(t, g, soon)
 	require.ErrorIs(t, err, redlock.ErrLost)
 	require.ErrorIs(t, err, redlock.ErrTakenOver)
-	qe, ok := errors.AsType[*redlock.QuorumError](err)
+	var qe *redlock.QuorumError
+	ok := errors.As(err, &qe)
 	require.True(t, ok)
 	require.Equal(t, 2, qe.Quorum)
 	require.Equal(t, 3, qe.Nodes)
 	require.Less(t, qe.Votes, 3)
-	_, ok = errors.AsType[*redlock.NodeError](err)
+	ok = errors.As(err, new(*redlock.NodeError))
 	require.True(t, ok)
 	release(t, taker)
 
 	g = acquire(t, a, "expired")
 	for _, n := range nodes {
-		require.NoError(t, n.Pause())
+		require.NoError(t, n.Freeze())
 	}
 	err = requireDone(t, g, soon)
 	for _, n := range nodes {
-		require.NoError(t, n.Resume())
+		require.NoError(t, n.Thaw())
 	}
 	require.ErrorIs(t, err, redlock.ErrLost)
 	require.NotErrorIs(t, err, redlock.ErrTakenOver)
@@ -746,7 +774,7 @@ func TestPeer27SilentPartitionIsNoticedWithinTheLease(t *testing.T) {
 	g := acquire(t, l, "a")
 	until := g.ValidUntil()
 	for _, link := range links {
-		link.Drop(netproxy.Replies)
+		link.Silence(netproxy.Replies)
 	}
 	err := requireDone(t, g, time.Until(until)+2*time.Second)
 	require.ErrorIs(t, err, redlock.ErrLost)
@@ -784,6 +812,7 @@ func TestPeer29SplitsAndSilenceEndInTime(t *testing.T) {
 	t.Parallel()
 	nodes := startNodes(t, 4)
 	l := newLocker(t, redistest.Options(nodes), validity(4*time.Second))
+	awaitAllNodes(t, l)
 	doAll(t, nodes[:2], "SET", lockKey("even"), "foreign", "PX", "60000")
 	within(t, soon, "two for, two against", func() {
 		_, err := l.TryAcquire(t.Context(), "even")
@@ -791,13 +820,14 @@ func TestPeer29SplitsAndSilenceEndInTime(t *testing.T) {
 	})
 
 	l3 := newLocker(t, redistest.Options(nodes[:3]), validity(4*time.Second), func(o *redlock.LockerOption) { o.KeyPrefix = "three" })
+	awaitAllNodes(t, l3)
 	do(t, nodes[0], "SET", "three:{odd}", "foreign", "PX", "60000")
-	require.NoError(t, nodes[2].Pause())
+	require.NoError(t, nodes[2].Freeze())
 	within(t, soon, "one for, one against, one silent", func() {
 		_, err := l3.TryAcquire(t.Context(), "odd")
 		require.ErrorIs(t, err, redlock.ErrNotLocked)
 	})
-	require.NoError(t, nodes[2].Resume())
+	require.NoError(t, nodes[2].Thaw())
 }
 
 func TestPeer29AnswersSlowerThanTheLeaseAreNoLock(t *testing.T) {
@@ -822,7 +852,16 @@ func TestPeer30DeletedLockIsLostAndNotRecreated(t *testing.T) {
 	for round := range 5 {
 		name := strconv.Itoa(round)
 		g := acquire(t, l, name)
-		doAll(t, nodes[:2], "DEL", lockKey(name))
+		// A vote that is just on its way, or a renewal that is due between the two deletions, keeps the lock: rightly.
+		require.Eventually(t, func() bool {
+			doAll(t, nodes[:2], "DEL", lockKey(name))
+			select {
+			case <-g.Done():
+				return true
+			case <-time.After(100 * time.Millisecond):
+				return false
+			}
+		}, soon, tick)
 		require.ErrorIs(t, requireDone(t, g, soon), redlock.ErrLost)
 		requireNoKeys(t, nodes, soon)
 		for range 12 {
@@ -842,7 +881,7 @@ func TestPeer31HolderIsToldByTheEndOfItsValidity(t *testing.T) {
 		strike func(*redisproc.Node) error
 	}{
 		{"killed", (*redisproc.Node).Kill},
-		{"stopped", (*redisproc.Node).Pause},
+		{"stopped", (*redisproc.Node).Freeze},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
 			t.Parallel()

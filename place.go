@@ -4,16 +4,70 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/redlock-go/redlock/internal/node"
 )
 
-// place is what one Locker does about one name: the guards it has there, and who waits in line for it.
+// subject is what a call is about: the lock, the semaphore, or the reader-writer lock of a name.
+type subject struct {
+	name string
+	kind kind
+}
+
+// kind is what has a name.
+type kind uint8
+
+const (
+	aLock kind = iota
+	aSemaphore
+	aGate // of a semaphore: a lock that is held while several of its slots are got together
+	anRW
+)
+
+// subject is what the guard is about, if it is of one name.
+func (g *Guard) subject() subject { return subjectOf(g.life.name, g.life.slots, g.life.slot) }
+
+// subjects are all that the guard is about: of several names the lock of each.
+func (g *Guard) subjects(yield func(subject) bool) {
+	if g.lock.Names == nil {
+		yield(g.subject())
+		return
+	}
+	for _, name := range g.lock.Names {
+		if !yield(subject{name: name}) {
+			return
+		}
+	}
+}
+
+// subjectOf returns what a slot of so many is about.
+func subjectOf(name string, slots, slot int) subject {
+	switch {
+	case slot == node.Gate:
+		return subject{name, aGate}
+	case slot == node.Writer || slot == node.Reader:
+		return subject{name, anRW}
+	case slots != 0 || slot != 0:
+		return subject{name, aSemaphore}
+	}
+	return subject{name, aLock}
+}
+
+// place is what one Locker does about one subject: the guards it has there, and who waits in line for it. A guard, or a waiter,
+// of several names is in the place of each.
 type place struct {
 	guards  []*Guard  // attempts on their way, and held guards until their release is confirmed
 	waiters []*waiter // in the order of their calls; only the first ones speak to the nodes
+	patience
+	tries int       // calls that do not wait, from their first attempt to their last: 0 or 1, or of a semaphore or readers more
+	slots int       // of a semaphore; 0 for a lock
+	one   [1]*Guard // room for the usual one
 }
 
 // enter puts an attempt in its place, where pushes find it. It must be there before anything is sent.
 func (l *Locker) enter(g *Guard) error {
+	g.mu.Lock() // its waiter may be told already that the lock is free
+	defer g.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.enterLocked(g)
@@ -23,39 +77,105 @@ func (l *Locker) enterLocked(g *Guard) error {
 	if l.isClosed() {
 		return ErrLockerClosed
 	}
-	p := l.placeOf(g.name)
-	p.guards = append(p.guards, g)
-	l.open[g.owner] = g
+	for of := range g.subjects {
+		p := l.placeOf(of)
+		if g.life.slots != 0 {
+			p.slots = g.life.slots
+			g.life.slot = p.chooseSlot(g.choices)
+			g.lock.Slot, g.lock.Bucket = g.life.slot, node.FenceBucket(node.SlotFence(g.life.name, g.life.slot))
+		}
+		p.guards = append(p.guards, g)
+	}
+	g.open = true
+	l.open++
 	return nil
 }
 
-// placeOf returns the place of a name, making it where there is none.
-func (l *Locker) placeOf(name string) *place {
-	p := l.places[name]
+// placeOf returns the place of a subject, making it where there is none.
+func (l *Locker) placeOf(of subject) *place {
+	p := l.places[of]
 	if p == nil {
 		p = &place{}
-		l.places[name] = p
+		p.guards = p.one[:0]
+		l.places[of] = p
 	}
 	return p
+}
+
+// chooseSlot returns the best slot that this Locker does not hold or ask for already.
+func (p *place) chooseSlot(choices []slotChoice) int {
+	for _, c := range choices {
+		if !slices.ContainsFunc(p.guards, func(g *Guard) bool { return g.life.slot == c.slot }) {
+			return c.slot
+		}
+	}
+	return choices[0].slot
+}
+
+// full reports whether a call that does not wait is refused without asking anybody: of readers by those who write alone.
+func (p *place) full(g *Guard) bool {
+	if g.life.slot == node.Reader {
+		return slices.ContainsFunc(p.waiters, func(w *waiter) bool { return !w.reads }) ||
+			slices.ContainsFunc(p.guards, func(o *Guard) bool { return o.life.slot == node.Writer })
+	}
+	return len(p.waiters) > 0 || len(p.guards) >= p.slots
+}
+
+// doing says in words what goes on in a place. It reads of each guard what needs no mutex: a guard locks its own first.
+func (p *place) doing() string {
+	what := "waits for it"
+	for _, g := range p.guards {
+		switch {
+		case g.deadline.Load() != 0:
+			return "holds it"
+		case g.ended.Load():
+			what = "is releasing it"
+		case len(p.waiters) == 0:
+			what = "is asking for it"
+		}
+	}
+	return what
 }
 
 // leave takes a guard out of its place, if it is there.
 func (l *Locker) leave(g *Guard) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.places[g.name]
-	if p == nil {
-		return
+	for of := range g.subjects {
+		p := l.places[of]
+		if p == nil {
+			continue
+		}
+		if i := slices.Index(p.guards, g); i >= 0 {
+			if p.guards = slices.Delete(p.guards, i, i+1); g.open {
+				l.left[g.life.owner] = g
+			}
+		}
+		l.tidy(of, p)
 	}
-	p.guards = slices.DeleteFunc(p.guards, func(o *Guard) bool { return o == g })
-	l.tidy(g.name, p)
 }
 
 // tidy drops a place in which nothing is going on.
-func (l *Locker) tidy(name string, p *place) {
-	if len(p.guards) == 0 && len(p.waiters) == 0 {
-		delete(l.places, name)
+func (l *Locker) tidy(of subject, p *place) {
+	if len(p.guards) == 0 && len(p.waiters) == 0 && p.tries == 0 {
+		delete(l.places, of)
 	}
+}
+
+// reopen has Close wait for what a guard that may have been forgotten is still to say to the nodes: that its waiter has
+// left the line. A program that gives up and ends would otherwise hold up those behind it as if it had died.
+func (l *Locker) reopen(g *Guard) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if g.open {
+		return
+	}
+	if l.drained != nil && l.open == 0 {
+		l.drained = make(chan struct{})
+	}
+	g.open = true
+	l.open++
+	l.left[g.life.owner] = g
 }
 
 // forget drops a guard of which no node knows any more.
@@ -63,20 +183,22 @@ func (l *Locker) forget(g *Guard) {
 	l.extender.drop(g)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, ok := l.open[g.owner]; !ok {
+	if !g.open {
 		return
 	}
-	delete(l.open, g.owner)
-	if l.drained != nil && len(l.open) == 0 {
+	g.open = false
+	l.open--
+	delete(l.left, g.life.owner)
+	if l.drained != nil && l.open == 0 {
 		close(l.drained)
 	}
 }
 
-// guardsOf returns the guards that this Locker has for a name.
-func (l *Locker) guardsOf(name string) []*Guard {
+// guardsOf returns the guards that this Locker has for a subject.
+func (l *Locker) guardsOf(of subject) []*Guard {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.places[name]; p != nil {
+	if p := l.places[of]; p != nil {
 		return slices.Clone(p.guards)
 	}
 	return nil
@@ -89,31 +211,48 @@ func (l *Locker) openGuards() []*Guard {
 	return l.openGuardsLocked()
 }
 
-// isLeftover reports whether a key with this owner is what is left of an attempt of this Locker: its release is on its
+// isLeftover reports whether the key of a subject, with this owner, is what is left of an attempt of this Locker: its release is on its
 // way. A guard's end is final, so what was over when it was looked at stays so.
-func (l *Locker) isLeftover(owner string) bool {
+func (l *Locker) isLeftover(of subject, owner string) bool {
 	l.mu.Lock()
-	g := l.open[owner]
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	if p := l.places[of]; p != nil {
+		for _, g := range p.guards {
+			if g.life.owner == owner {
+				return g.open && g.ended.Load()
+			}
+		}
+	}
+	g := l.left[owner]
 	return g != nil && g.ended.Load()
 }
 
 // openGuardsLocked returns them in an order that a simulated run repeats.
 func (l *Locker) openGuardsLocked() []*Guard {
-	return slices.SortedFunc(maps.Values(l.open), func(a, b *Guard) int { return strings.Compare(a.owner, b.owner) })
+	guards := make([]*Guard, 0, l.open)
+	for _, p := range l.places {
+		for _, g := range p.guards {
+			if g.open {
+				guards = append(guards, g)
+			}
+		}
+	}
+	guards = slices.AppendSeq(guards, maps.Values(l.left))
+	slices.SortFunc(guards, func(a, b *Guard) int { return strings.Compare(a.life.owner, b.life.owner) })
+	return slices.Compact(guards) // of several names it is in several places
 }
 
 // tellWaiters has the first in every line ask the nodes.
 func (l *Locker) tellWaiters() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(l.places)) {
-		l.places[name].tellSpeakers()
+	for _, of := range slices.SortedFunc(maps.Keys(l.places), func(a, b subject) int { return strings.Compare(a.name, b.name) }) {
+		l.places[of].tellSpeakers()
 	}
 }
 
 func (p *place) tellSpeakers() {
-	for _, w := range p.waiters[:min(speakers, len(p.waiters))] {
+	for _, w := range p.waiters[:min(p.speakers(), len(p.waiters))] {
 		w.tell()
 	}
 }

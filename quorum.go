@@ -11,20 +11,10 @@ type voteState uint8
 const (
 	pending voteState = iota // no answer yet
 	granted                  // the node said yes: a claim until vote.until
+	doubted                  // it did, and has pushed the key since: the claim may be void, a look is on its way
 	refused                  // the node said no: somebody else holds the lock there, or nobody does any more
 	failed                   // no vote to be had: an error, silence, a node known to be down, or quarantined
 )
-
-// vote is one node's vote for one owner.
-//
-// A granted vote is a claim: "this node stores our owner until then". Each claim bounds its own key, so it does
-// not matter in which round or in which order the votes came.
-type vote struct {
-	state   voteState
-	until   time.Duration // end of the claim on the local clock; counts only while granted
-	token   uint64        // fencing token the node granted
-	suspect bool          // a push named the key: the claim may be void, a look is on its way
-}
 
 // ballot holds the votes of all nodes for one owner, indexed by node. It decides who holds a lock, and knows
 // nothing of Redis, goroutines or clocks: what time it is, it is told.
@@ -36,14 +26,18 @@ func quorumOf(n int) int { return n/2 + 1 }
 
 func (b ballot) quorum() int { return quorumOf(len(b)) }
 
+// claims reports whether v is a claim: "this node stores our owner until then". Each claim bounds its own key, so it does
+// not matter in which round or in which order the votes came.
+func (v *vote) claims() bool { return v.state == granted || v.state == doubted }
+
 // counts reports whether v is a claim that has not ended at now.
-func (v vote) counts(now time.Duration) bool { return v.state == granted && v.until > now }
+func (v *vote) counts(now time.Duration) bool { return v.claims() && v.until > now }
 
 // live returns how many claims are unexpired at now.
 func (b ballot) live(now time.Duration) int {
 	n := 0
-	for _, v := range b {
-		if v.counts(now) {
+	for i := range b {
+		if b[i].counts(now) {
 			n++
 		}
 	}
@@ -55,8 +49,8 @@ func (b ballot) live(now time.Duration) int {
 // after somebody else had held the lock in between.
 func (b ballot) standing(now time.Duration, i int) int {
 	n := 0
-	for j, v := range b {
-		if j != i && v.counts(now) && !v.suspect {
+	for j := range b {
+		if j != i && b[j].counts(now) && b[j].state != doubted {
 			n++
 		}
 	}
@@ -67,15 +61,16 @@ func (b ballot) standing(now time.Duration, i int) int {
 // them, the zero instant if there are fewer than q. Redis' page takes one minimum over the votes of one round
 // (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/); per-node ends are as safe and
 // longer, because the guard lives as long as any q keys do.
-func (b ballot) validUntil() time.Duration {
+//
+// Only votes of these members are looked at; nil is all.
+func (b ballot) validUntil(q int, members []bool) time.Duration {
 	var buf [16]time.Duration
 	ends := buf[:0]
-	for _, v := range b {
-		if v.state == granted {
-			ends = append(ends, v.until)
+	for i := range b {
+		if b[i].claims() && (members == nil || members[i]) {
+			ends = append(ends, b[i].until)
 		}
 	}
-	q := b.quorum()
 	if len(ends) < q {
 		return 0
 	}
@@ -94,34 +89,45 @@ const (
 )
 
 // reachable reports whether a quorum of nodes could vote, whatever they said. A node still within its time counts.
-func (b ballot) reachable(now time.Duration) bool {
+func (b ballot) reachable(now time.Duration, q int) bool {
 	unfit := 0
-	for _, v := range b {
-		if !v.counts(now) && v.state != pending && v.state != refused { // failed, or granted too slowly to be of use
+	for i := range b {
+		if v := &b[i]; !v.counts(now) && v.state != pending && v.state != refused { // failed, or granted too slowly to be of use
 			unfit++
 		}
 	}
-	return len(b)-unfit >= b.quorum()
+	return len(b)-unfit >= q
+}
+
+// silent returns how many nodes have still to answer.
+func (b ballot) silent() int {
+	n := 0
+	for i := range b {
+		if b[i].state == pending {
+			n++
+		}
+	}
+	return n
 }
 
 // verdict decides as early as it can be known: won at q live claims, lost as soon as q is out of reach even if
 // every node still silent says yes.
-func (b ballot) verdict(now time.Duration) verdict {
+func (b ballot) verdict(now time.Duration, q int) verdict {
 	yes, silent := 0, 0
-	for _, v := range b {
-		switch {
+	for i := range b {
+		switch v := &b[i]; {
 		case v.counts(now):
 			yes++
 		case v.state == pending:
 			silent++
 		}
 	}
-	switch q := b.quorum(); {
+	switch {
 	case yes >= q:
 		return won
 	case yes+silent >= q:
 		return undecided
-	case b.reachable(now):
+	case b.reachable(now, q):
 		return notLocked
 	default:
 		return unreachable

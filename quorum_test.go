@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A vote as contract.md, "NotLocked or NoQuorum", sees it.
+// What a vote can be at the moment of the verdict.
 const (
 	votedYes = iota
 	votedNo
@@ -113,7 +113,7 @@ func TestVerdictOfAllVotePatterns(t *testing.T) {
 				tried := 0
 				patterns(n, alphabet.kinds, func(votes []int) {
 					tried++
-					require.Equal(t, define(votes), ballotOf(votes).verdict(voteNow), "votes %v", votes)
+					require.Equal(t, define(votes), ballotOf(votes).verdict(voteNow, quorumOf(n)), "votes %v", votes)
 				})
 				want := 1
 				for range n {
@@ -128,7 +128,7 @@ func TestVerdictOfAllVotePatterns(t *testing.T) {
 func TestVerdictWithAllAnswersIsNeverUndecided(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		patterns(n, withinTime, func(votes []int) {
-			require.NotEqual(t, undecided, ballotOf(votes).verdict(voteNow), "votes %v", votes)
+			require.NotEqual(t, undecided, ballotOf(votes).verdict(voteNow, quorumOf(n)), "votes %v", votes)
 		})
 	}
 }
@@ -136,7 +136,7 @@ func TestVerdictWithAllAnswersIsNeverUndecided(t *testing.T) {
 func TestVerdictIsFinal(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		patterns(n, votedTooLate, func(votes []int) {
-			early := ballotOf(votes).verdict(voteNow)
+			early := ballotOf(votes).verdict(voteNow, quorumOf(n))
 			if early == undecided {
 				return
 			}
@@ -147,7 +147,7 @@ func TestVerdictIsFinal(t *testing.T) {
 				for answer := votedYes; answer <= votedUnknown; answer++ {
 					later := ballotOf(votes)
 					later[i] = voteOf(answer)
-					require.Equal(t, early == won, later.verdict(voteNow) == won, "votes %v, then %d from node %d", votes, answer, i)
+					require.Equal(t, early == won, later.verdict(voteNow, quorumOf(n)) == won, "votes %v, then %d from node %d", votes, answer, i)
 				}
 			}
 		})
@@ -167,12 +167,12 @@ func TestValidUntilIsTheQthLargestDeadline(t *testing.T) {
 		b := make(ballot, 1+random.IntN(7))
 		claims := 0
 		for i := range b {
-			b[i] = vote{state: voteState(random.IntN(4)), until: time.Duration(1 + random.IntN(10))}
-			if b[i].state == granted {
+			b[i] = vote{state: voteState(random.IntN(5)), until: time.Duration(1 + random.IntN(10))}
+			if b[i].state == granted || b[i].state == doubted {
 				claims++
 			}
 		}
-		until := b.validUntil()
+		until := b.validUntil(b.quorum(), nil)
 		if claims < b.quorum() {
 			require.Zero(t, until, "%v", b)
 			continue
@@ -204,7 +204,7 @@ func TestValidUntilExamples(t *testing.T) {
 		{"five, two without a vote: the earliest of three", at(0, 9, 4, 0, 6), 4},
 		{"five, three without a vote: none", at(0, 9, 0, 0, 6), 0},
 	} {
-		require.Equal(t, row.want, row.ballot.validUntil(), row.reason)
+		require.Equal(t, row.want, row.ballot.validUntil(row.ballot.quorum(), nil), row.reason)
 	}
 }
 
@@ -214,7 +214,9 @@ func TestStandingLeavesOutItselfTheSuspectAndTheExpired(t *testing.T) {
 			for suspects := range 1 << n {
 				b := ballotOf(votes)
 				for i := range b {
-					b[i].suspect = suspects>>i&1 == 1
+					if b[i].state == granted && suspects>>i&1 == 1 {
+						b[i].state = doubted
+					}
 				}
 				for i := range b {
 					want := 0
@@ -260,6 +262,31 @@ func TestClaimCountsUpToItsEndAndNotAtIt(t *testing.T) {
 	require.True(t, v.counts(voteNow-1))
 	require.False(t, v.counts(voteNow))
 	for _, s := range []voteState{pending, refused, failed} {
-		require.False(t, vote{state: s, until: voteNow}.counts(0), fmt.Sprint(s))
+		v := vote{state: s, until: voteNow}
+		require.False(t, v.counts(0), fmt.Sprint(s))
+	}
+}
+
+// A waiter has its place if those who came later find no quorum of nodes without it: on any other node they may be granted.
+func TestAPlaceInLineLeavesNoQuorumToOthers(t *testing.T) {
+	const inLine = kindsOfVote // refused, and put in line
+	for n := 1; n <= 5; n++ {
+		patterns(n, kindsOfVote+1, func(votes []int) {
+			f := life{waits: true, staying: true, ballot: make(ballot, n)}
+			others := 0
+			for i, kind := range votes {
+				if kind == inLine {
+					f.ballot[i] = vote{state: refused, inLine: true}
+					continue
+				}
+				f.ballot[i] = voteOf(kind)
+				if kind != votedYes {
+					others++
+				}
+			}
+			require.Equal(t, 2*others <= n, f.hasPlace(voteNow), "%v", votes)
+			f.staying = false
+			require.False(t, f.hasPlace(voteNow), "it is to leave: %v", votes)
+		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redlock-go/redlock"
+	"github.com/redlock-go/redlock/internal/node"
+	"github.com/redlock-go/redlock/redlocktest"
 )
 
 // The history of a run, and what must be true of it. Everything is judged at the instant at which it happens; the
@@ -31,9 +33,12 @@ type life struct {
 	began, at  time.Duration
 	parent     context.Context // the trio's or Do's; nil for others
 	released   bool            // Release was called
+	terms      terms
+	group      []*life // of several names: those of one guard
 	cause      error
 	ended      time.Duration
 	acted      bool
+	actedAt    int // of a reader-writer lock: when
 }
 
 // asked is a call for a lock that has not returned yet.
@@ -41,10 +46,13 @@ type asked struct {
 	invoked  int
 	began    time.Duration
 	host     *simHost
+	from     *simLocker
 	call     string
 	name     string
 	waits    bool
 	takeover bool
+	terms    terms
+	over     time.Duration // when it came to nothing
 }
 
 // lockHistory is what happened to one name.
@@ -53,7 +61,10 @@ type lockHistory struct {
 	live      []*life // not known to have ended
 	last      *life   // who acted last
 	lastToken uint64  // largest token of an actor
+	actedAt   int     // of a reader-writer lock: when anybody last acted
 	takeovers int
+	forcedAt  time.Duration // when a takeover last began, or came back
+	refused   []*asked      // by a crowd's nodes in calm
 	// The resource that checks tokens.
 	stored uint64
 	newest int // the latest invocation among those whose writes it took
@@ -94,16 +105,26 @@ type violation struct {
 }
 
 // invoke writes down that a call begins.
-func (s *sim) invoke(h *simHost, name, call string, waits, takeover bool) *asked {
+func (s *sim) invoke(from *simLocker, name, call string, waits, takeover bool) *asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := &asked{began: time.Since(s.start), host: h, call: call, name: name, waits: waits, takeover: takeover}
-	a.invoked = s.note(h.name, name, "ask", call)
+	a := &asked{began: time.Since(s.start), host: from.host, from: from, call: call, name: name, waits: waits, takeover: takeover}
+	a.invoked = s.note(a.host.name, name, "ask", call)
 	s.open = append(s.open, a)
-	if takeover {
-		s.locks[name].takeovers++
+	for n, h := range s.locks {
+		if takeover && askedName(n) == name {
+			h.takeovers++
+		}
 	}
+	s.forced(a)
 	return a
+}
+
+// forced notes that a call is under way that may be a takeover.
+func (s *sim) forced(a *asked) {
+	if a.takeover {
+		s.locks[a.name].forcedAt = time.Since(s.start)
+	}
 }
 
 // failed writes down that a call came to nothing, and judges why.
@@ -113,6 +134,10 @@ func (s *sim) failed(a *asked, from *simLocker, locker *redlock.Locker, ctx cont
 	s.open = slices.DeleteFunc(s.open, func(o *asked) bool { return o == a })
 	s.note(a.host.name, a.name, "refused", fmt.Sprintf("%s: %v", a.call, err))
 	s.refusals++
+	s.forced(a)
+	if a.over = time.Since(s.start); s.profile.crowd && a.began > 3*s.longest && a.over < s.calm { // a brand-new set is quarantined once
+		s.locks[a.name].refused = append(s.locks[a.name].refused, a)
+	}
 	notLocked, noQuorum := errors.Is(err, redlock.ErrNotLocked), errors.Is(err, redlock.ErrNoQuorum)
 	switch {
 	case errors.Is(err, redlock.ErrLockerClosed):
@@ -126,7 +151,9 @@ func (s *sim) failed(a *asked, from *simLocker, locker *redlock.Locker, ctx cont
 	case notLocked && noQuorum:
 		s.violated(a.host.name, a.name, "cause", "%s: %v matches ErrNotLocked and ErrNoQuorum", a.call, err)
 	case noQuorum:
-		if s.profile.majority && time.Since(s.start) > 2*s.longest { // a brand-new set is quarantined once
+		from.noteUnserved()
+		steady := s.profile.steady && a.waits && from.listsAll(locker)
+		if (s.profile.majority || steady) && time.Since(s.start) > 2*s.longest { // a brand-new set is quarantined once
 			s.violated(a.host.name, a.name, "minority", "%s: %v although only a minority is ill", a.call, err)
 		}
 	case notLocked:
@@ -142,22 +169,37 @@ func (s *sim) failed(a *asked, from *simLocker, locker *redlock.Locker, ctx cont
 	}
 }
 
+// forget notes that a call is under way no more.
+func (s *sim) forget(a *asked) {
+	s.open = slices.DeleteFunc(s.open, func(o *asked) bool { return o == a })
+}
+
 // granted writes down that a call got the lock.
 func (s *sim) granted(a *asked, from *simLocker, locker *redlock.Locker, g *redlock.Guard, err func() error, parent context.Context) *life {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open = slices.DeleteFunc(s.open, func(o *asked) bool { return o == a })
+	return s.grant(a, from, locker, g, err, parent)
+}
+
+func (s *sim) grant(a *asked, from *simLocker, locker *redlock.Locker, g *redlock.Guard, err func() error, parent context.Context) *life {
+	s.forget(a)
 	s.nextID++
 	l := &life{
-		id: s.nextID, host: a.host, from: from, locker: locker, name: a.name, call: a.call,
+		id: s.nextID, host: a.host, from: from, locker: locker, name: slotName(a.name, g.Slot()), call: a.call,
 		invoked: a.invoked, token: g.FencingToken(), guard: g, err: err, parent: parent, waits: a.waits, began: a.began, at: time.Since(s.start),
+		terms: a.terms,
 	}
-	l.returned = s.note(a.host.name, a.name, "granted", fmt.Sprintf("%s: guard %d, token %d, owner %.6s, %v", a.call, l.id, l.token, g.Owner(), a.host.option.KeyValidity))
-	h := s.locks[a.name]
+	s.forced(a)
+	l.returned = s.note(a.host.name, l.name, "granted", fmt.Sprintf("%s: guard %d, token %d, owner %.6s, %v", a.call, l.id, l.token, g.Owner(), a.host.option.KeyValidity))
+	if s.profile.rw && g.Owner()[0] == 'r' {
+		l.name = readsFor(a.name)
+	}
+	h := s.locks[l.name]
 	for _, o := range h.lives {
 		switch {
+		case isReading(l.name): // readers may have the same
 		case o.token == l.token:
-			s.violated(a.host.name, a.name, "fence", "guards %d and %d both have token %d", o.id, l.id, l.token)
+			s.violated(a.host.name, l.name, "fence", "guards %d and %d both have token %d", o.id, l.id, l.token)
 		case o.returned < l.invoked && o.token > l.token:
 			s.violated(a.host.name, a.name, "fence", "guard %d has token %d, below %d of guard %d that came before it was asked for", l.id, l.token, o.token, o.id)
 		}
@@ -165,16 +207,31 @@ func (s *sim) granted(a *asked, from *simLocker, locker *redlock.Locker, g *redl
 	if l.token == 0 || l.token >= 1<<53 {
 		s.violated(a.host.name, a.name, "fence", "token %d", l.token)
 	}
-	if s.profile.quiet && a.waits {
+	switch {
+	case s.profile.slots:
+		s.judgeSlot(a, l)
+	case s.profile.rw:
+		s.judgeSides(a, l)
+	case s.profile.quiet && a.waits:
 		for _, o := range s.open {
-			if o.name == a.name && o.waits && o.began > 2*s.longest && o.began+s.orderSlack < a.began && !stoodBehind(h, o) {
+			if o.name == a.name && o.waits && o.began > 2*s.longest && s.isBefore(h, o, a) {
 				s.violated(a.host.name, a.name, "order", "guard %d began to wait at %v, served before %s of %s, which waits since %v", l.id, a.began, o.call, o.host.name, o.began)
 			}
 		}
 	}
+	s.judgeKept(h, l)
 	h.lives = append(h.lives, l)
 	h.live = append(h.live, l)
 	return l
+}
+
+// isBefore reports whether o began so long before a that it is to be served first: inside one Locker at all, else by more
+// than the slack, and as the first of its host.
+func (s *sim) isBefore(h *lockHistory, o, a *asked) bool {
+	if o.from == a.from {
+		return o.began < a.began
+	}
+	return o.began+s.orderSlack < a.began && !stoodBehind(h, o)
 }
 
 // stoodBehind reports whether a waiter had another of its own host before it since it asked: only the first of a Locker
@@ -192,8 +249,12 @@ func (s *sim) act(l *life, look bool) bool {
 	if !s.judge(l) {
 		return false
 	}
+	s.judgeTerm(l)
 	s.acts++
 	s.note(l.host.name, l.name, "act", fmt.Sprintf("guard %d", l.id))
+	if s.profile.rw {
+		s.actRW(l, look)
+	}
 	if s.exclusive(l.name) {
 		if look { // looking at a guard can end it, so it is not always done: the order of acts shows as much
 			for _, o := range slices.Clone(h.live) {
@@ -211,7 +272,9 @@ func (s *sim) act(l *life, look bool) bool {
 	}
 	h.last, l.acted = l, true
 	h.lastToken = max(h.lastToken, l.token)
-	s.write(l)
+	if !isReading(l.name) {
+		s.write(l)
+	}
 	return true
 }
 
@@ -229,7 +292,9 @@ func (s *sim) write(l *life) {
 }
 
 // exclusive reports whether a name is promised to have one guard alive at a time.
-func (s *sim) exclusive(name string) bool { return !s.profile.outside && name != forcedName }
+func (s *sim) exclusive(name string) bool {
+	return !s.profile.outside && (name != forcedName || s.profile.rw) && !isReading(name)
+}
 
 // judge asks a guard whether it is alive, and judges its end.
 func (s *sim) judge(l *life) bool {
@@ -263,8 +328,9 @@ func (s *sim) judgeCause(h *lockHistory, l *life, err error) {
 	switch {
 	case errors.Is(err, redlock.ErrLost):
 		// One that got just a quorum has nobody to spare until it has won the others at its first renewals.
-		young := s.profile.majority && (l.ended-l.at < l.host.option.KeyValidity*3/2 || strings.Contains(err.Error(), "held by"))
-		if (s.profile.quiet || s.profile.majority && !young) && h.takeovers == 0 && !s.over {
+		young := (l.ended-l.at < l.host.option.KeyValidity*3/2 || strings.Contains(err.Error(), "held by"))
+		steady := s.profile.steady && l.from.listsAll(l.locker)
+		if (s.profile.quiet || (s.profile.majority || steady) && !young) && h.takeovers == 0 && !s.over {
 			s.violated(l.host.name, l.name, "minority", "guard %d was lost although nothing, or a minority, is ill: %v", l.id, err)
 		}
 		taken := errors.Is(err, redlock.ErrTakenOver)
@@ -275,7 +341,7 @@ func (s *sim) judgeCause(h *lockHistory, l *life, err error) {
 			wrong("it had a quorum")
 		case !taken && len(qe.Errs) < qe.Nodes-qe.Quorum+1:
 			wrong("that does not say why a quorum is missing")
-		case taken && h.takeovers == 0 && !s.hadRival(h, l):
+		case taken && h.takeovers == 0 && !s.hadRival(h, l) && !s.hadRivals(l):
 			wrong("there was no rival")
 		}
 		s.losses++
@@ -286,6 +352,10 @@ func (s *sim) judgeCause(h *lockHistory, l *life, err error) {
 	case errors.Is(err, redlock.ErrLockerClosed):
 		if !l.from.wasClosed(l.locker) && !s.over {
 			wrong("nobody closed the Locker")
+		}
+	case errors.Is(err, redlock.ErrHeldTooLong):
+		if d := l.terms.atMost; l.terms.ends() == 0 || l.terms.fixed == 0 && l.ended-l.began < d && !s.profile.outside {
+			wrong("it was not held for so long")
 		}
 	case l.parent != nil && l.parent.Err() != nil && errors.Is(err, errParentGone):
 	default:
@@ -299,12 +369,12 @@ func (s *sim) hadRival(h *lockHistory, l *life) bool {
 	since := s.events[l.invoked:]
 	s.eventsMu.Unlock()
 	for _, e := range since {
-		if e.name == l.name && e.what == "ask" {
+		if e.name == askedName(l.name) && e.what == "ask" {
 			return true
 		}
 	}
 	for _, o := range s.open {
-		if o.name == l.name {
+		if o.name == askedName(l.name) {
 			return true
 		}
 	}
@@ -338,19 +408,43 @@ func (s *sim) releasedAs(l *life, before, err error) {
 			s.violated(l.host.name, l.name, "cause", "guard %d was lost (%v), but Release said %v", l.id, before, err)
 		}
 	case err == nil && before == nil && errors.Is(l.cause, redlock.ErrReleased):
-		kept := 0
-		for _, n := range s.cluster.Nodes() {
-			if value, _ := n.Get(lockKeyOf(l.name)); strings.HasPrefix(value, l.guard.Owner()) {
+		kept, n := 0, 0
+		for _, node := range s.cluster.Nodes() {
+			if s.profile.members && !s.roster().Has(node.Addr()) {
+				continue
+			}
+			n++
+			if value, _ := node.Get(s.keyOf(l)); strings.HasPrefix(value, l.guard.Owner()) {
 				kept++
 			}
 		}
-		if n := s.cluster.Len(); kept > n-(n/2+1) {
+		if s.profile.members && (s.moving > 0 || time.Since(s.start) < s.moved+s.longest) {
+			break // by an earlier roster
+		}
+		if kept > n-(n/2+1) {
 			s.violated(l.host.name, l.name, "release", "guard %d is released, but %d of %d nodes store it", l.id, kept, n)
 		}
+	case errors.Is(err, redlock.ErrHeldTooLong) && l.terms.ends() != 0:
 	case err != nil && !errors.Is(err, redlock.ErrNoQuorum) && !errors.Is(err, redlock.ErrLost) && !errors.Is(err, redlock.ErrTakenOver):
 		s.violated(l.host.name, l.name, "cause", "Release of guard %d said %v", l.id, err)
 	case err != nil && s.profile.majority && !errors.Is(err, redlock.ErrLost):
 		s.violated(l.host.name, l.name, "minority", "Release of guard %d said %v", l.id, err)
+	}
+}
+
+// ticks asserts of a crowd on healthy nodes that who was refused was refused for somebody: one who held the lock, or one of
+// those that tried at the same moment, who got it.
+func (s *sim) ticks() {
+	for _, name := range s.names {
+		h := s.locks[name]
+		for _, a := range h.refused {
+			settled := a.over + s.longest/4 // NodeTimeout
+			if !slices.ContainsFunc(h.lives, func(l *life) bool {
+				return l.at <= settled && (l.cause == nil || l.ended >= a.began-8*s.latency)
+			}) {
+				s.violated(a.host.name, name, "tick", "%s at %v was refused at %v, and nobody had or got the lock", a.call, a.began, a.over)
+			}
+		}
 	}
 }
 
@@ -363,13 +457,21 @@ func (s *sim) audit() {
 		if s.ill[i] > 0 { // stopped: nothing expires there, and what it missed is still to come
 			continue
 		}
-		for _, name := range s.names {
+		s.auditEnds(i, n)
+		if s.profile.rw {
+			s.auditReaders(i, now)
+		}
+		for _, name := range s.histories() {
 			h := s.locks[name]
-			value, ok := n.Get(lockKeyOf(name))
+			key := lockKeyOf(name)
+			if s.profile.rw {
+				key = node.WriterKey(simPrefix, name)
+			}
+			value, ok := n.Get(key)
 			if !ok {
 				continue
 			}
-			left, leased := n.PTTL(lockKeyOf(name))
+			left, leased := n.PTTL(key)
 			if !s.profile.outside && (!leased || left > s.longest+2*s.bound) {
 				s.violated("", name, "lease", "node %d keeps the lock for %v (%v), the longest lease is %v", i, left, leased, s.longest)
 			}
@@ -382,6 +484,14 @@ func (s *sim) audit() {
 				}
 			}
 		}
+	}
+}
+
+// auditEnds asserts that every key of a node ends by itself, whatever becomes of those who made it.
+func (s *sim) auditEnds(i int, n *redlocktest.Node) {
+	for _, key := range lastingKeys(n, simPrefix) {
+		value, _ := n.Get(key)
+		s.violated("", "", "lease", "node %d keeps %s = %q for ever", i, key, value)
 	}
 }
 
@@ -401,7 +511,7 @@ func (s *sim) story(lines int) string {
 	var picked []string
 	for i := v.at - 1; i >= 0 && len(picked) < lines; i-- {
 		e := s.events[i]
-		if e.name == v.name || e.name == "" {
+		if e.name == v.name || e.name == askedName(v.name) || e.name == "" {
 			picked = append(picked, e.String())
 		}
 	}

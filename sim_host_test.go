@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -10,6 +11,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/redlock-go/redlock"
 	"github.com/redlock-go/redlock/redlocktest"
@@ -19,16 +22,19 @@ import (
 // arrives is read, nothing is sent, and the program does not act. What then runs first, the program or the bytes that
 // wait in its sockets, is drawn.
 type simHost struct {
-	sim    *sim
-	name   string
-	index  int
-	client *redlocktest.Client
-	option redlock.LockerOption
+	sim     *sim
+	name    string
+	index   int
+	links   []*redlocktest.Link // by the place in its list
+	servers []int               // of which node each is: one may be listed twice
+	nodes   []rueidis.ClientOption
+	option  redlock.LockerOption
 
 	mu      sync.Mutex
 	stopped chan struct{} // closed when it goes on; nil while it runs
 	frozen  time.Time
-	dead    bool // for good: its sockets are gone
+	behind  time.Duration // its clock, after its machine stood still
+	dead    bool          // for good: its sockets are gone
 	lockers []*simLocker
 }
 
@@ -40,6 +46,10 @@ type simLocker struct {
 	mu     sync.Mutex
 	locker *redlock.Locker
 	closed map[*redlock.Locker]bool
+	whole  map[*redlock.Locker]bool // it lists all nodes
+	lists  *rand.Rand               // of what the next one lists
+
+	unserved bool // the last call met no quorum
 }
 
 func (h *simHost) now() time.Time {
@@ -48,7 +58,7 @@ func (h *simHost) now() time.Time {
 	if h.stopped != nil {
 		return h.frozen
 	}
-	return time.Now()
+	return time.Now().Add(-h.behind)
 }
 
 // apart lengthens a timer so that no other fires at its instant.
@@ -78,13 +88,27 @@ func (h *simHost) stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.stopped == nil {
-		h.stopped, h.frozen = make(chan struct{}), time.Now()
+		h.stopped, h.frozen = make(chan struct{}), time.Now().Add(-h.behind)
 	}
 }
 
 func (h *simHost) resume() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.goOn()
+}
+
+// resumeBehind is resume where the clock stood still, too, and knows nothing of it.
+func (h *simHost) resumeBehind() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped != nil {
+		h.behind = time.Since(h.frozen)
+		h.goOn()
+	}
+}
+
+func (h *simHost) goOn() {
 	if h.stopped != nil {
 		close(h.stopped)
 		h.stopped = nil
@@ -96,7 +120,7 @@ func (h *simHost) die() {
 	h.mu.Lock()
 	h.dead = true
 	h.mu.Unlock()
-	for _, l := range h.client.Links() {
+	for _, l := range h.links {
 		l.Silence()
 		l.Cut()
 	}
@@ -164,10 +188,18 @@ func (c *simConn) Close() error {
 }
 
 func (s *sim) newHost(name string, index int) *simHost {
-	h := &simHost{sim: s, name: name, index: index, client: s.cluster.Client(name)}
-	o := h.client.Option()
+	client := s.cluster.Client(name)
+	h := &simHost{sim: s, name: name, index: index, links: client.Links()}
+	o := client.Option()
 	for i := range o.Nodes {
-		link := h.client.Link(i)
+		h.servers = append(h.servers, i)
+	}
+	if last := len(h.links) - 1; s.profile.twice && index%2 == 1 {
+		h.links[last], h.servers[last] = s.cluster.Client(name+"'").Link(0), 0
+		o.Nodes[last].InitAddress = []string{"again:6379"}
+		h.links[0].Delay(4*s.latency, 4*s.latency) // who is listed last is found first
+	}
+	for i, link := range h.links {
 		dials := uint64(0)
 		o.Nodes[i].DialCtxFn = func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			h.mu.Lock()
@@ -189,37 +221,45 @@ func (s *sim) newHost(name string, index int) *simHost {
 	}
 	o.KeyPrefix = simPrefix
 	o.KeyValidity = s.leases[index%len(s.leases)]
-	o.MaxKeyValidity = s.longest
+	if !s.profile.rollout {
+		o.MaxKeyValidity = s.longest
+	}
 	o.ClockBound = s.bound
 	o.RestartQuarantine = 0
 	if s.profile.quarantineOff {
 		o.RestartQuarantine = -1
 	}
 	o.Logger = slog.New(simLog{s, h.name})
+	h.nodes = o.Nodes
 	h.option = o
 	return h
 }
 
 func (h *simHost) newLocker(number int) *simLocker {
-	l := &simLocker{host: h, number: number, closed: map[*redlock.Locker]bool{}}
+	l := &simLocker{host: h, number: number, closed: map[*redlock.Locker]bool{}, whole: map[*redlock.Locker]bool{}}
+	l.lists = h.sim.source(9, uint64(h.index), uint64(number))
 	h.lockers = append(h.lockers, l)
 	return l
 }
 
 // get returns the Locker, making one where there is none.
 func (l *simLocker) get() (*redlock.Locker, error) {
-	l.mu.Lock()
-	locker := l.locker
-	l.mu.Unlock()
-	if locker != nil {
+	if locker := l.opened(); locker != nil {
 		return locker, nil
 	}
-	made, err := redlock.NewLockerOn(l.host.option, l.host.now, l.host.sim.apart)
+	option, whole := l.host.option, true
+	if s := l.host.sim; s.profile.members {
+		list := s.listOf(l.lists)
+		option.Nodes, whole = l.host.listing(list), len(list) == s.cluster.Len()
+		s.note(l.host.name, "", "lists", fmt.Sprint(list))
+	}
+	made, err := redlock.NewLockerOn(option, l.host.now, l.host.sim.apart)
 	if err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
-	locker = l.locker
+	l.whole[made] = whole
+	locker := l.locker
 	if locker == nil {
 		l.locker = made
 	}
@@ -229,6 +269,13 @@ func (l *simLocker) get() (*redlock.Locker, error) {
 		return locker, nil
 	}
 	return made, nil
+}
+
+// opened returns the Locker, nil where there is none.
+func (l *simLocker) opened() *redlock.Locker {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.locker
 }
 
 // close closes the Locker; the next get makes another.
@@ -243,6 +290,27 @@ func (l *simLocker) close() {
 	if locker != nil {
 		locker.Close()
 	}
+}
+
+func (l *simLocker) noteUnserved() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unserved = true
+}
+
+// takeUnserved reports whether a call has met no quorum since it was asked last.
+func (l *simLocker) takeUnserved() (was bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was, l.unserved = l.unserved, false
+	return was
+}
+
+// listsAll reports whether a Locker lists all nodes.
+func (l *simLocker) listsAll(locker *redlock.Locker) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.whole[locker]
 }
 
 func (l *simLocker) wasClosed(locker *redlock.Locker) bool {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -16,7 +17,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
@@ -39,8 +39,6 @@ const (
 	forcedName = "now" // taken with ForceAcquireNow too: its holders may overlap
 )
 
-func lockKeyOf(name string) string { return simPrefix + ":{" + name + "}" }
-
 // profile is what a run suffers from: how many faults of each kind per virtual second, and what is promised then.
 type profile struct {
 	name     string
@@ -55,23 +53,49 @@ type profile struct {
 	scripts, tracking, refuse             float64
 	drift, step, jump                     float64
 	stops                                 float64
+	stalls                                float64 // a whole machine stands still, its clock too, as it does while it is migrated
 	forces                                float64 // share of calls that take over
+	holds                                 float64 // share of calls that give their lock options of its own: sim_holds_test.go
 	closes                                float64 // share of calls that close the Locker
 	quarantineOff                         bool
 	poach                                 bool // somebody tries again and again, so that the end of a lease is met
 	sparse                                bool // programs look at their guards seldom
+	rollout                               bool // programs with three leases, and no word on the longest; some call Init
+	skewed                                bool // nodes' clocks are apart, within the bound
+	crowd                                 bool // everybody tries at the same moments, as cron jobs do; half of the run is calm
+	slots                                 bool // the names are semaphores
+	rw                                    bool // the names are reader-writer locks
+	several                               bool // most calls want several of the names as one: sim_several_test.go
+	twice                                 bool // every other program lists the first node a second time, instead of the last
+	members                               bool // operators change who the members are, and programs list some of the nodes: sim_members_test.go
+	steady                                bool // one change at a time, and then a pause, as docs/roster.md asks for: no lock may be lost
 }
 
 var profiles = []profile{
 	{name: "quiet", nodes: []int{1, 3, 4, 5, 7}, quiet: true},
 	{name: "minority", nodes: []int{3, 4, 5, 7}, majority: true, silence: 2, cut: 2, freeze: 2, crash: 1, restart: 1, flush: .5, scripts: 2, tracking: .5, refuse: 1, closes: .01},
-	{name: "network", nodes: []int{1, 3, 5, 5, 7}, late: .03, silence: 4, cut: 3, partition: 1, closes: .01},
-	{name: "nodes", nodes: []int{3, 4, 5, 7}, cut: 1, freeze: 2, crash: 1, restart: 1, flush: .5, scripts: 2, tracking: 1, refuse: 2, closes: .01},
-	{name: "clocks", nodes: []int{1, 1, 3}, silence: 5, drift: 2, step: 5, stops: 1, poach: true},
-	{name: "stops", nodes: []int{1, 3, 3, 5}, late: .05, stops: 8, silence: 2, cut: 1, sparse: true},
-	{name: "force", nodes: []int{1, 3, 3, 5}, late: .03, silence: 3, cut: 2, partition: 1, stops: 3, forces: .35, closes: .01},
-	{name: "losses", nodes: []int{3, 5}, late: .03, crash: 2, flush: 1, stops: 4, silence: 3, forces: .05},
-	{name: "all", nodes: []int{3, 4, 5, 7}, late: .02, silence: 2, cut: 1, partition: 1, freeze: 1, crash: .5, restart: .5, flush: .3, scripts: 1, tracking: .5, refuse: 1, drift: 1, step: 1, stops: 3, forces: .1, closes: .02},
+	{name: "network", nodes: []int{1, 3, 5, 5, 7}, late: .03, silence: 4, cut: 3, partition: 1, closes: .01, holds: .1},
+	{name: "nodes", nodes: []int{3, 4, 5, 7}, cut: 1, freeze: 2, crash: 1, restart: 1, flush: .5, scripts: 2, tracking: 1, refuse: 2, closes: .01, holds: .1},
+	{name: "clocks", nodes: []int{1, 1, 3}, silence: 5, drift: 2, step: 5, stops: 1, poach: true, holds: .1},
+	{name: "stops", nodes: []int{1, 3, 3, 5}, late: .05, stops: 8, silence: 2, cut: 1, sparse: true, holds: .1},
+	{name: "force", nodes: []int{1, 3, 3, 5}, late: .03, silence: 3, cut: 2, partition: 1, stops: 3, forces: .35, closes: .01, holds: .1},
+	{name: "losses", nodes: []int{3, 5}, late: .03, crash: 2, flush: 1, stops: 4, silence: 3, forces: .05, holds: .1},
+	{name: "all", nodes: []int{3, 4, 5, 7}, late: .02, silence: 2, cut: 1, partition: 1, freeze: 1, crash: .5, restart: .5, flush: .3, scripts: 1, tracking: .5, refuse: 1, drift: 1, step: 1, stops: 3, forces: .1, closes: .02, holds: .1},
+	{name: "rollout", nodes: []int{1, 3, 5}, rollout: true, skewed: true, silence: 2, cut: 1, stops: 1, forces: .1, closes: .02, holds: .1},
+	{name: "crowd", nodes: []int{3, 3, 5}, crowd: true, skewed: true, late: .02, silence: 2, restart: .5, stops: 1},
+	{name: "twice", nodes: []int{3, 3, 4, 5}, twice: true, silence: 2, cut: 2, freeze: .5, restart: .5, stops: 1, forces: .05, closes: .05, holds: .1},
+	{name: "slots, quiet", nodes: []int{1, 3, 4, 5}, slots: true, quiet: true},
+	{name: "slots, minority", nodes: []int{3, 4, 5}, slots: true, majority: true, silence: 2, cut: 2, freeze: 2, crash: 1, restart: 1, flush: .5, scripts: 2, tracking: .5, refuse: 1, closes: .01},
+	{name: "slots, all", nodes: []int{3, 4, 5}, slots: true, late: .02, silence: 2, cut: 1, partition: 1, freeze: 1, crash: .5, restart: .5, flush: .3, scripts: 1, tracking: .5, drift: 1, step: 1, stops: 3, forces: .1, closes: .02},
+	{name: "rw, quiet", nodes: []int{1, 3, 4, 5}, rw: true, quiet: true},
+	{name: "rw, minority", nodes: []int{3, 4, 5}, rw: true, majority: true, silence: 2, cut: 2, freeze: 2, crash: 1, restart: 1, flush: .5, scripts: 2, tracking: .5, refuse: 1, closes: .01},
+	{name: "rw, all", nodes: []int{3, 4, 5}, rw: true, late: .02, silence: 2, cut: 1, partition: 1, freeze: 1, crash: .5, restart: .5, flush: .3, scripts: 1, tracking: .5, drift: 1, step: 1, stops: 3, closes: .02},
+	{name: "members, steady", nodes: []int{3, 3, 4, 5}, members: true, steady: true},
+	{name: "members, ill", nodes: []int{3, 3, 4, 5}, members: true, late: .01, silence: 2, cut: 1, partition: .5, freeze: .5, crash: 1, restart: .5, flush: .5, scripts: .5, stops: 2, forces: .05, closes: .03, holds: .1},
+	{name: "several, quiet", nodes: []int{1, 3, 3, 4}, several: true, quiet: true},
+	{name: "several, minority", nodes: []int{3, 4, 5}, several: true, majority: true, silence: 2, cut: 2, freeze: 2, crash: 1, restart: 1, flush: .5, scripts: 2, tracking: .5, refuse: 1, closes: .01},
+	{name: "several, all", nodes: []int{3, 4, 5}, several: true, late: .02, silence: 2, cut: 1, partition: 1, freeze: 1, crash: .5, restart: .5, flush: .3, scripts: 1, tracking: .5, drift: 1, step: 1, stops: 3, forces: .1, closes: .02},
+	{name: "outside: machines stand still", nodes: []int{3, 5}, outside: true, late: .02, silence: 2, stalls: 3, stops: 1, forces: .1},
 	{name: "outside: clocks jump", nodes: []int{3, 5}, outside: true, late: .02, silence: 2, jump: 4, stops: 2, forces: .1},
 	{name: "outside: memory lost, keys deleted", nodes: []int{3, 5}, outside: true, quarantineOff: true, late: .02, silence: 2, crash: 2, flush: 1, delete: 4, stops: 2, forces: .1},
 }
@@ -91,24 +115,35 @@ type sim struct {
 	names   []string
 	hosts   []*simHost
 
+	calm       time.Duration // until when there are no faults
 	orderSlack time.Duration // by how much who began later may be served first
 	outlives   time.Duration // by how much a key may outlive its owner
 
 	stopping chan struct{} // no new calls
 	broken   chan struct{} // closed at the first violation
 
-	mu        sync.Mutex
-	locks     map[string]*lockHistory
-	open      []*asked
-	ill       []int           // by node: faults under way that let nothing happen there
-	healthy   []time.Duration // since when not
-	nextID    int
-	acts      int
-	losses    int
-	refusals  int
-	violation *violation
-	over      bool
-	forgotten bool // more than a minority has lost its memory at one time: who is left may be taken for another set
+	mu          sync.Mutex
+	locks       map[string]*lockHistory
+	open        []*asked
+	ill         []int           // by node: faults under way that let nothing happen there
+	healthy     []time.Duration // since when not
+	nextID      int
+	acts        int
+	losses      int
+	clockOfActs int // of reader-writer locks
+	refusals    int
+	violation   *violation
+	over        bool
+	forgotAt    time.Duration // when a node last lost its memory
+	forgotten   bool          // more than a minority has lost its memory at one time: who is left may be taken for another set
+	forgetful   []bool        // by node: it is off, and will have lost its memory
+	listsMu     sync.Mutex    // of forgetful, lists and operated
+	lists       lists
+	moving      int           // changes of the members under way
+	moved       time.Duration // when the last one ended
+	changes     int           // made
+	unchanged   int           // and those that came to nothing
+	operated    []*redlock.Locker
 
 	takenMu    sync.Mutex
 	taken      map[time.Duration]bool // instants at which a timer of the library fires
@@ -140,7 +175,7 @@ func simulate(t *testing.T, seed uint64) *sim {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // goroutines of one instant take turns
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which the collector would mix up
-	cryptotest.SetGlobalRandom(t, seed)
+	seedRandom(t, seed)
 	alignScheduler()
 	synctest.Test(t, func(t *testing.T) {
 		s.run()
@@ -176,30 +211,51 @@ func (s *sim) run() {
 	n := s.profile.nodes[r.IntN(len(s.profile.nodes))]
 	s.latency = []time.Duration{200 * time.Microsecond, time.Millisecond, 4 * time.Millisecond}[r.IntN(3)]
 	base := 200 * time.Millisecond
-	if chance(r, .3) {
+	if chance(r, .3) && !s.profile.members { // there are many servers
 		base = 200*time.Millisecond + upTo(r, 1800*time.Millisecond)
 	}
 	s.leases = []time.Duration{base}
 	if chance(r, .3) {
 		s.leases = append(s.leases, 2*base)
 	}
+	if s.profile.rollout {
+		s.leases = []time.Duration{base, 2 * base, 5 * base}
+	}
 	s.longest = slices.Max(s.leases)
 	s.bound = base / 20
+	s.calm = 3 * s.longest // a brand-new set settles first: who it is made of is not agreed on before
+	if s.profile.crowd {
+		s.calm = 12 * s.longest
+	}
 	s.outlives = s.longest/4 + s.longest*12/10 + 4*s.bound + 200*time.Millisecond
 	if s.profile.late > 0 || s.profile.stops > 0 {
 		s.outlives += 4 * s.longest // "not after" is as lax as the slowest answer that told the node's clock
 	}
 	s.orderSlack = 8*s.latency + time.Millisecond
 	s.stopping, s.broken = make(chan struct{}), make(chan struct{})
-	s.ill, s.healthy = make([]int, n), make([]time.Duration, n)
+	servers := n
+	if s.profile.members {
+		servers += s.drawLists(n)
+	}
+	s.ill, s.healthy, s.forgetful = make([]int, servers), make([]time.Duration, servers), make([]bool, servers)
 	s.names = []string{"a", "b", forcedName}[:1+r.IntN(3)]
+	if s.profile.several {
+		s.names = []string{"a", "b", "c"} // none is taken by ForceAcquireNow, whose victims hold others, too
+	}
 	s.locks = map[string]*lockHistory{}
 	s.taken = map[time.Duration]bool{}
-	for _, name := range s.names {
+	for _, name := range s.histories() {
 		s.locks[name] = &lockHistory{}
 	}
-	s.cluster = redlocktest.Start(n, redlocktest.Seed(s.seed), redlocktest.Jitter(s.latency/10, s.latency))
+	s.cluster = redlocktest.Start(servers, redlocktest.Seed(s.seed), redlocktest.Jitter(s.latency/10, s.latency))
 	defer s.cluster.Close()
+
+	if s.profile.skewed {
+		skew := s.source(5)
+		for _, n := range s.cluster.Nodes() {
+			n.SkewClock(upTo(skew, s.bound*9/10) - s.bound*9/20)
+		}
+	}
 
 	hosts := 2 + r.IntN(4)
 	lasts := 20*s.longest + time.Second
@@ -217,20 +273,26 @@ func (s *sim) run() {
 			l := h.newLocker(len(h.lockers))
 			for range 1 + r.IntN(2) {
 				number++
-				a := &actor{sim: s, host: h, from: l, r: s.source(2, number)}
+				a := &actor{sim: s, host: h, from: l, r: s.source(2, number), opts: s.source(6, number)}
 				actors.Go(a.work)
 			}
 		}
 	}
-	faults.Go(func() { // a brand-new set settles first: who it is made of is not agreed on before
-		s.sleep(3 * s.longest)
+	faults.Go(func() {
+		s.sleep(s.calm)
 		s.faults(&faults)
 	})
+	if s.profile.rollout {
+		faults.Go(s.raiseLease)
+	}
+	if s.profile.members {
+		s.operators(&faults)
+	}
 	s.every(&faults, s.longest/3, s.audit)
 	if s.profile.poach {
 		h := s.newHost("P", 0)
 		s.hosts = append(s.hosts, h)
-		a := &actor{sim: s, host: h, from: h.newLocker(0), r: s.source(2, 99)}
+		a := &actor{sim: s, host: h, from: h.newLocker(0), r: s.source(2, 99), opts: s.source(6, 99)}
 		actors.Go(a.poach)
 	}
 
@@ -271,6 +333,11 @@ func (s *sim) run() {
 		case <-time.After(limit):
 			s.mu.Lock()
 			for _, a := range s.open {
+				if l := a.from.opened(); l != nil {
+					for _, n := range l.Status().Nodes {
+						s.note(a.host.name, a.name, "status", fmt.Sprintf("%+v", n))
+					}
+				}
 				s.violated(a.host.name, a.name, "every waiter ends", "%s asked at %v has not come back, %v after all faults", a.call, a.began, limit)
 			}
 			s.mu.Unlock()
@@ -278,7 +345,13 @@ func (s *sim) run() {
 		if s.violation == nil {
 			s.fresh()
 		}
+		if s.violation == nil {
+			s.forgetting()
+		}
 	}
+	s.mu.Lock()
+	s.ticks()
+	s.mu.Unlock()
 	s.mu.Lock()
 	s.over = true
 	s.mu.Unlock()
@@ -287,7 +360,15 @@ func (s *sim) run() {
 			l.close()
 		}
 	}
+	for _, l := range s.operated {
+		l.Close()
+	}
 	<-done
+	s.mu.Lock()
+	for i, node := range s.cluster.Nodes() {
+		s.auditEnds(i, node)
+	}
+	s.mu.Unlock()
 	if s.violation == nil && !s.profile.outside {
 		time.Sleep(s.outlives + 6*time.Second)
 		for i, node := range s.cluster.Nodes() {
@@ -299,6 +380,34 @@ func (s *sim) run() {
 					s.violated("", "", "lease", "node %d still has %s = %q (%v, %v) when nobody is left", i, key, value, left, leased)
 					s.mu.Unlock()
 				}
+			}
+		}
+	}
+}
+
+// raiseLease is an operator who allows the longest of the programs' leases: the set was founded by one of them.
+func (s *sim) raiseLease() {
+	h := s.newHost("O", 0)
+	var l *redlock.Locker
+	for l == nil {
+		var err error
+		if l, err = redlock.NewLockerOn(h.option, h.now, s.apart); err != nil {
+			s.note(h.name, "", "no locker", err.Error())
+			s.sleep(s.longest / 10)
+		}
+	}
+	defer l.Close()
+	for done := false; !done; {
+		ctx, cancel := context.WithTimeout(context.Background(), s.longest)
+		err := l.SetNodes(ctx, redlock.NodeSet{LongestLease: s.longest})
+		cancel()
+		s.note(h.name, "", "longest lease", fmt.Sprint(err))
+		select {
+		case <-s.stopping:
+			done = true
+		default:
+			if done = err == nil; !done {
+				s.sleep(s.longest / 10)
 			}
 		}
 	}
@@ -330,6 +439,9 @@ func (s *sim) every(wg *sync.WaitGroup, d time.Duration, f func()) {
 func (s *sim) fresh() {
 	h := s.newHost("Z", 0)
 	h.option.KeyValidity, h.option.NodeTimeout = s.longest, 0
+	if s.profile.members {
+		h.option.KeyValidity = min(s.longest, s.roster().Longest)
+	}
 	l, err := redlock.NewLockerOn(h.option, h.now, s.apart)
 	s.mu.Lock()
 	split := s.forgotten && errors.Is(err, redlock.ErrDisagreement) // for an operator to mend, by design
@@ -343,12 +455,23 @@ func (s *sim) fresh() {
 	defer l.Close()
 	begin := time.Now()
 	within := s.longest + s.longest/5 + 4*s.bound + 3*time.Second/2
+	if s.profile.members { // a change that somebody left is finished first, and then who joins is waited for
+		within = 2*within + 2*time.Second
+	}
 	if n := len(s.open); n > 0 {
 		within = max(within, 3*time.Second) // they died waiting: skipped within 2 s
 	}
 	for _, name := range s.names {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*within)
-		g, err := l.Acquire(ctx, name)
+		var g *redlock.Guard
+		var slots []*redlock.Guard
+		if s.profile.slots {
+			slots, err = freshSlots(ctx, l, name)
+		} else if s.profile.rw {
+			slots, err = freshRW(ctx, l, name)
+		} else {
+			g, err = l.Acquire(ctx, name)
+		}
 		cancel()
 		s.mu.Lock()
 		took := time.Since(begin)
@@ -358,7 +481,24 @@ func (s *sim) fresh() {
 		}
 		s.mu.Unlock()
 		if g != nil {
+			slots = append(slots, g)
+		}
+		for _, g := range slots {
 			g.Release(context.Background())
+		}
+	}
+}
+
+// forgetting asserts that Lockers keep no guard in memory whose lease has run out everywhere, whatever became of it.
+func (s *sim) forgetting() {
+	time.Sleep(s.outlives)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.hosts {
+		for _, l := range h.lockers {
+			if locker := l.opened(); locker != nil && locker.OpenGuards() > 0 {
+				s.violated(h.name, "", "memory", "a Locker keeps %d guards when nobody has a lock", locker.OpenGuards())
+			}
 		}
 	}
 }
@@ -380,6 +520,7 @@ type actor struct {
 	host *simHost
 	from *simLocker
 	r    *rand.Rand
+	opts *rand.Rand // of locks with options of their own
 
 	brief bool // it is in a burst
 }
@@ -414,7 +555,20 @@ func (a *actor) work() {
 		return
 	}
 	lease := a.host.option.KeyValidity
+	if a.sim.profile.rollout && chance(a.r, .5) {
+		if locker, err := a.from.get(); err == nil {
+			err = locker.Init(context.Background())
+			a.sim.note(a.host.name, "", "init", fmt.Sprint(err))
+		}
+	}
 	for !a.stopping() {
+		if a.sim.profile.crowd {
+			every := a.sim.longest
+			if !a.pause(every-time.Since(a.sim.start)%every+upTo(a.r, a.sim.latency)) || !a.call() {
+				return
+			}
+			continue
+		}
 		if !a.burst() || !a.call() {
 			return
 		}
@@ -433,7 +587,11 @@ func (a *actor) work() {
 func (a *actor) burst() bool {
 	a.brief = true
 	defer func() { a.brief = false }()
-	for range a.r.IntN(burstsOf) {
+	most := burstsOf
+	if a.sim.profile.members {
+		most /= 6 // there are many servers
+	}
+	for range a.r.IntN(most) {
 		if a.stopping() || !a.call() || !a.pause(upTo(a.r, a.sim.latency)) {
 			return false
 		}
@@ -446,7 +604,7 @@ func (a *actor) poach() {
 	locker, err := a.from.get()
 	for err == nil && !a.stopping() && a.pause(upTo(a.r, a.host.option.KeyValidity/50)) {
 		ctx := context.Background()
-		ask := a.sim.invoke(a.host, a.sim.names[0], "TryAcquire", false, false)
+		ask := a.sim.invoke(a.from, a.sim.names[0], "TryAcquire", false, false)
 		g, err := locker.TryAcquire(ctx, ask.name)
 		if !a.got(ask, locker, ctx, g, err) {
 			return
@@ -470,6 +628,13 @@ func (a *actor) call() bool {
 		a.from.close()
 		return a.gate()
 	}
+	if s.profile.members && a.from.takeUnserved() { // there is no use in asking again at once
+		if chance(r, .3) {
+			s.note(a.host.name, "", "close", strconv.Itoa(a.from.number))
+			a.from.close()
+		}
+		return a.pause(upTo(r, a.host.option.KeyValidity/2))
+	}
 	name := s.names[r.IntN(len(s.names))]
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -480,28 +645,41 @@ func (a *actor) call() bool {
 			context.AfterFunc(ctx, func() { timer.Stop() })
 		}
 	}
-	switch p := r.Float64(); {
+	if s.profile.slots {
+		return a.callSlot(locker, name, ctx, limit)
+	}
+	if s.profile.rw {
+		return a.callRW(locker, name, ctx, limit)
+	}
+	if s.profile.several && chance(r, .6) {
+		return a.callSeveral(locker, ctx, limit)
+	}
+	p := r.Float64()
+	if s.profile.crowd {
+		p = 0 // TryAcquire
+	}
+	switch {
 	case name == forcedName && chance(r, .3):
-		ask := s.invoke(a.host, name, "ForceAcquireNow", false, true)
+		ask := s.invoke(a.from, name, "ForceAcquireNow", false, true)
 		g, err := locker.ForceAcquireNow(ctx, name)
 		return a.got(ask, locker, ctx, g, err)
 	case chance(r, s.profile.forces):
 		limit(.2)
-		ask := s.invoke(a.host, name, "ForceAcquire", false, true)
-		g, err := locker.ForceAcquire(ctx, name)
+		ask := s.invoke(a.from, name, "ForceAcquire", false, true)
+		g, err := locker.ForceAcquire(ctx, name, a.options(ask)...)
 		return a.got(ask, locker, ctx, g, err)
 	case p < .3:
-		ask := s.invoke(a.host, name, "TryAcquire", false, false)
-		g, err := locker.TryAcquire(ctx, name)
+		ask := s.invoke(a.from, name, "TryAcquire", false, false)
+		g, err := locker.TryAcquire(ctx, name, a.options(ask)...)
 		return a.got(ask, locker, ctx, g, err)
 	case p < .7:
 		limit(.4)
-		ask := s.invoke(a.host, name, "Acquire", true, false)
-		g, err := locker.Acquire(ctx, name)
+		ask := s.invoke(a.from, name, "Acquire", true, false)
+		g, err := locker.Acquire(ctx, name, a.options(ask)...)
 		return a.got(ask, locker, ctx, g, err)
 	case p < .85:
 		limit(.5)
-		ask := s.invoke(a.host, name, "Do", true, false)
+		ask := s.invoke(a.from, name, "Do", true, false)
 		var l *life
 		err := locker.Do(ctx, name, func(held context.Context) error {
 			g := redlock.GuardOf(held)
@@ -512,7 +690,7 @@ func (a *actor) call() bool {
 			a.hold(l)
 			s.releasing(l)
 			return nil
-		})
+		}, a.options(ask)...)
 		if !a.gate() {
 			return false
 		}
@@ -524,7 +702,7 @@ func (a *actor) call() bool {
 		return true
 	default:
 		limit(.5)
-		ask := s.invoke(a.host, name, "WithContext", true, false)
+		ask := s.invoke(a.from, name, "WithContext", true, false)
 		held, release, err := locker.WithContext(ctx, name)
 		if err != nil {
 			if !a.gate() {
@@ -588,6 +766,15 @@ func (a *actor) got(ask *asked, locker *redlock.Locker, ctx context.Context, g *
 			return false
 		}
 	}
+	if s.profile.rw && !isReading(l.name) && chance(a.r, .3) {
+		reader, alive := a.downgrade(l, ctx)
+		if !alive || reader != nil && !a.hold(reader) {
+			return false
+		}
+		if reader != nil {
+			l, g = reader, reader.guard
+		}
+	}
 	before := s.releasing(l)
 	err = g.Release(ctx)
 	if !a.gate() {
@@ -603,6 +790,7 @@ func (a *actor) hold(l *life) bool {
 	s, r := a.sim, a.r
 	lease := a.host.option.KeyValidity
 	end := time.Now()
+	minds := s.profile.holds > 0 && chance(a.opts, .5)
 	switch p := r.Float64(); {
 	case a.brief || p < .2:
 	case p < .6:
@@ -610,8 +798,11 @@ func (a *actor) hold(l *life) bool {
 	default:
 		end = end.Add(upTo(r, 3*lease))
 	}
+	if d := l.terms.ends(); d != 0 && chance(a.opts, .5) { // until it has ended by itself, and on
+		end = time.Now().Add(d + lease/4)
+	}
 	for {
-		if !s.act(l, chance(r, .5)) || a.stopping() || !time.Now().Before(end) {
+		if !s.actAll(l, chance(r, .5)) || a.stopping() || !time.Now().Before(end) || minds && l.letsGo() {
 			return true
 		}
 		gap := upTo(r, lease/8)
@@ -630,16 +821,26 @@ func (a *actor) hold(l *life) bool {
 	}
 }
 
-// delays draws how long messages of a host take.
+// stopped reports whether the time of faults is over.
+func (s *sim) stopped() bool {
+	select {
+	case <-s.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// delays draws how long messages of a host take. Late ones are a fault, and end with the others.
 func (s *sim) delays(h *simHost) {
 	if s.profile.late == 0 {
 		return
 	}
-	for i, l := range h.client.Links() {
+	for i, l := range h.links {
 		hook := func(way uint64) func() time.Duration {
 			r := s.source(4, uint64(h.index), uint64(i), way)
 			return func() time.Duration {
-				if chance(r, s.profile.late) && time.Since(s.start) > 3*s.longest {
+				if chance(r, s.profile.late) && time.Since(s.start) > s.calm && !s.stopped() {
 					return upTo(r, 2*s.longest)
 				}
 				return 0
@@ -699,12 +900,9 @@ func (s *sim) faults(wg *sync.WaitGroup) {
 		return i, s.cluster.Node(i)
 	}
 	host := func(r *rand.Rand) *simHost { return s.hosts[r.IntN(len(s.hosts))] }
-	sick := func(i, by int) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.ill[i] += by
-		s.healthy[i] = time.Since(s.start)
-	}
+	sick := s.sick
+	// spared reports whether a node may not lose its memory now.
+	spared := func(i int) bool { return p.members && !s.mayForget(i) }
 
 	// forgets notes that a node loses its memory.
 	forgets := func() {
@@ -716,16 +914,18 @@ func (s *sim) faults(wg *sync.WaitGroup) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.forgotten = s.forgotten || empty > s.cluster.Len()-s.cluster.Len()/2-1
+		s.forgotAt = time.Since(s.start)
+		s.forgotten = s.forgotten || !p.members && empty > s.cluster.Len()-s.cluster.Len()/2-1
 	}
 
 	poisson(p.silence, func(r *rand.Rand) {
 		h := host(r)
 		i, _ := node(r)
-		l := h.client.Link(i)
+		l := h.links[i]
+		sick := func(by int) { sick(h.servers[i], by) }
 		on := []func(){l.Silence, l.SilenceRequests, l.SilenceReplies}[r.IntN(3)]
 		heal := []func(){l.Heal, l.HealLosing}[r.IntN(2)]
-		during(r, fmt.Sprintf("silence %s-%d", h.name, i), func() { on(); sick(i, 1) }, func() { heal(); sick(i, -1) })
+		during(r, fmt.Sprintf("silence %s-%d", h.name, i), func() { on(); sick(1) }, func() { heal(); sick(-1) })
 	})
 	poisson(p.cut, func(r *rand.Rand) {
 		h := host(r)
@@ -736,16 +936,16 @@ func (s *sim) faults(wg *sync.WaitGroup) {
 			return
 		}
 		s.note("", "", "fault", fmt.Sprintf("cut %s-%d", h.name, i))
-		h.client.Link(i).Cut()
+		h.links[i].Cut()
 	})
 	poisson(p.partition, func(r *rand.Rand) {
 		h := host(r)
 		var cut []*redlocktest.Link
-		for i, l := range h.client.Links() {
+		for i, l := range h.links {
 			if chance(r, .6) {
 				cut = append(cut, l)
-				sick(i, 1)
-				defer sick(i, -1)
+				sick(h.servers[i], 1)
+				defer sick(h.servers[i], -1)
 			}
 		}
 		during(r, fmt.Sprintf("partition %s from %d nodes", h.name, len(cut)), func() {
@@ -764,21 +964,31 @@ func (s *sim) faults(wg *sync.WaitGroup) {
 	})
 	poisson(p.crash, func(r *rand.Rand) {
 		i, n := node(r)
+		if spared(i) {
+			return
+		}
 		if chance(r, .5) {
 			s.note("", "", "fault", fmt.Sprintf("crash node %d, empty", i))
 			forgets()
 			n.CrashEmpty()
 			return
 		}
-		during(r, fmt.Sprintf("node %d is off, comes back empty", i), n.Stop, func() { forgets(); n.CrashEmpty(); n.Accept() })
+		s.noteForgetful(i, true)
+		during(r, fmt.Sprintf("node %d is off, comes back empty", i), n.Stop, func() { forgets(); n.CrashEmpty(); n.Start(); s.noteForgetful(i, false) })
 	})
 	poisson(p.restart, func(r *rand.Rand) {
 		i, n := node(r)
+		if spared(i) {
+			return
+		}
 		s.note("", "", "fault", fmt.Sprintf("restart node %d", i))
 		n.Restart()
 	})
 	poisson(p.flush, func(r *rand.Rand) {
 		i, n := node(r)
+		if spared(i) {
+			return
+		}
 		s.note("", "", "fault", fmt.Sprintf("FLUSHALL node %d", i))
 		forgets()
 		n.Do("FLUSHALL")
@@ -800,24 +1010,74 @@ func (s *sim) faults(wg *sync.WaitGroup) {
 	})
 	poisson(p.refuse, func(r *rand.Rand) {
 		i, n := node(r)
-		message := []string{"BUSY Redis is busy running a script.", "OOM command not allowed when used memory > 'maxmemory'.", "NOPERM this user has no permissions to run the 'evalsha' command", "LOADING Redis is loading the dataset in memory"}[r.IntN(4)]
-		during(r, fmt.Sprintf("%.5s on node %d", message, i), func() { n.Fail("EVALSHA", message) }, func() { n.Recover("EVALSHA") })
+		answers := errorsOf(n)[r.IntN(len(errorsOf(n)))]
+		during(r, fmt.Sprintf("%s on node %d", answers.what, i), answers.on, answers.off)
 	})
 	s.clockFaults(poisson)
-	poisson(p.stops, func(r *rand.Rand) {
-		h := host(r)
-		d := s.longest/4 + upTo(r, 5*s.longest/2)
-		s.note(h.name, "", "fault", fmt.Sprintf("stopped for %v", d))
-		h.stop()
-		wg.Go(func() {
-			select {
-			case <-time.After(d):
-			case <-s.stopping:
+	stops := func(what string, resume func(*simHost)) func(*rand.Rand) {
+		return func(r *rand.Rand) {
+			h := host(r)
+			d := s.longest/4 + upTo(r, 5*s.longest/2)
+			s.note(h.name, "", "fault", fmt.Sprintf("%s for %v", what, d))
+			h.stop()
+			wg.Go(func() {
+				select {
+				case <-time.After(d):
+				case <-s.stopping:
+				}
+				s.note(h.name, "", "fault", "goes on")
+				resume(h)
+			})
+		}
+	}
+	poisson(p.stops, stops("stopped", (*simHost).resume))
+	poisson(p.stalls, stops("its machine stands still", (*simHost).resumeBehind))
+}
+
+// sick notes that a fault begins, or ends, that lets nothing happen at a node.
+func (s *sim) sick(i, by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ill[i] += by
+	s.healthy[i] = time.Since(s.start)
+}
+
+// answering is a fault that makes a node answer errors.
+type answering struct {
+	what    string
+	on, off func()
+}
+
+// errorsOf returns the errors that a node can be made to answer: to everything, to scripts, to writes alone, or to one
+// command in the middle of a script, which has run in part by then.
+func errorsOf(n *redlocktest.Node) []answering {
+	fail := func(message string, commands ...string) answering {
+		what, _, _ := strings.Cut(message, ":")
+		return answering{fmt.Sprintf("%.30s to %v", what, commands), func() {
+			for _, c := range commands {
+				n.Fail(c, message)
 			}
-			s.note(h.name, "", "fault", "goes on")
-			h.resume()
-		})
-	})
+		}, func() {
+			for _, c := range commands {
+				n.Recover(c)
+			}
+		}}
+	}
+	writes := []string{"SET", "GETEX", "SETRANGE", "DEL", "INCRBY", "PEXPIRE", "ZADD", "ZPOPMIN", "ZREM"}
+	const denied = "ERR ACL failure in script: User default has no permissions to run the command"
+	list := []answering{
+		fail("BUSY Redis is busy running a script.", "EVALSHA", "EVAL", "GET", "SCRIPT LOAD"),
+		fail("LOADING Redis is loading the dataset in memory", "EVALSHA", "EVAL", "GET", "SCRIPT LOAD"),
+		fail("BUSY Redis is busy running a script.", "EVALSHA"),
+		fail("NOPERM this user has no permissions to run the 'evalsha' command", "EVALSHA"),
+		fail("MISCONF Redis is configured to save RDB snapshots", writes...),
+		fail("READONLY You can't write against a read only replica.", writes...),
+		{"OOM", n.FillMemory, n.FreeMemory},
+	}
+	for _, c := range []string{"SET", "PEXPIRE", "DEL", "INCRBY", "ZPOPMIN", "MGET"} {
+		list = append(list, fail(denied, c))
+	}
+	return list
 }
 
 // clockFaults are rates and steps of nodes' clocks, inside the bounds or, by jump, far outside.
@@ -845,7 +1105,7 @@ func (s *sim) clockFaults(poisson func(float64, func(*rand.Rand))) {
 		}
 		off[i] += d
 		s.note("", "", "fault", fmt.Sprintf("step node %d's clock by %v", i, d))
-		s.cluster.Node(i).JumpClock(d)
+		s.cluster.Node(i).StepClock(d)
 	}
 	poisson(p.step, func(r *rand.Rand) {
 		if chance(r, .5) {
@@ -864,7 +1124,7 @@ func (s *sim) clockFaults(poisson func(float64, func(*rand.Rand))) {
 		}
 		off[i] += d
 		s.note("", "", "fault", fmt.Sprintf("node %d's clock jumps by %v", i, d))
-		s.cluster.Node(i).JumpClock(d)
+		s.cluster.Node(i).StepClock(d)
 	})
 }
 
@@ -901,16 +1161,20 @@ func cpuTime() time.Duration {
 }
 
 func TestSimulation(t *testing.T) {
-	type tally struct{ seeds, lives, losses, refusals, acts int }
+	type tally struct{ seeds, lives, losses, refusals, acts, changes, unchanged int }
 	byProfile := map[string]*tally{}
 	lives, refusals := 0, 0
 	virtual := time.Duration(0)
 	cpu := cpuTime()
-	seeds := uint64(66)
-	if raceDetector {
-		seeds = 33
+	seeds := uint64(4 * len(profiles))
+	if redlock.RaceDetector {
+		seeds /= 4 // one a profile; `make sim`, and CI by it, runs them all without it
 	}
+	tame := regexp.MustCompile(`(quiet|minority|steady)$`)
 	for _, seed := range seedsOf(t, os.Getenv("REDLOCK_SIM_SEEDS"), seeds) {
+		if redlock.RaceDetector && tame.MatchString(profiles[seed%uint64(len(profiles))].name) {
+			continue // others do the same, and break more
+		}
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			s := simulate(t, seed)
 			p := byProfile[s.profile.name]
@@ -923,6 +1187,8 @@ func TestSimulation(t *testing.T) {
 			p.losses += s.losses
 			p.refusals += s.refusals
 			p.acts += s.acts
+			p.changes += s.changes
+			p.unchanged += s.unchanged
 			lives += s.nextID
 			refusals += s.refusals
 			virtual += s.events[len(s.events)-1].at
@@ -961,15 +1227,23 @@ func (s *sim) report(t *testing.T) {
 // processor (off), and on which turn of the scheduler's cycle of 61, in which it looks at its global queue first, a run
 // begins (alignScheduler). One thing is left that no seed governs: a goroutine that the machine, busy with others, kept
 // for 10 ms of real time is preempted, and of two consequences of one instant the other comes first. Hence a seed is run
-// until two runs are alike.
+// until two runs are alike. How many runs that takes is the machine's: with eight test suites on two processors, of 21
+// seeds run 8 times each, 8 were alike every time, and two had no more than 2 runs alike. What is drawn from anything
+// but the seed is alike in none.
 func TestSimulationRepeats(t *testing.T) {
-	if raceDetector {
+	if redlock.RaceDetector {
 		t.Skip("the race detector shuffles the scheduler; `make sim` runs this without it")
 	}
-	for seed := range uint64(22) { // every profile twice
+	if !randomIsSeeded {
+		t.Skip("crypto/rand cannot be seeded before Go 1.26")
+	}
+	for seed := range uint64(len(profiles)) {
+		if p := profiles[seed]; p.slots || p.rw || p.members {
+			continue // calls of one program, or questions of one SetNodes, go on at one instant, in the order in which Go runs them: some seeds never repeat
+		}
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			runs := []*sim{simulate(t, seed)}
-			for range 4 {
+			for range 39 {
 				again := simulate(t, seed)
 				if slices.ContainsFunc(runs, func(s *sim) bool { return s.fingerprint() == again.fingerprint() }) {
 					return
@@ -977,7 +1251,7 @@ func TestSimulationRepeats(t *testing.T) {
 				t.Logf("seed %d differs:\n%s", seed, runs[0].firstDifference(again))
 				runs = append(runs, again)
 			}
-			require.Fail(t, "no two runs of one seed are alike")
+			require.Fail(t, "no two runs of one seed are alike", "of %d", len(runs))
 		})
 	}
 }

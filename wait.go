@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redlock-go/redlock/internal/node"
 )
 
 // Who waits stands in line on every node, ordered by ticket: when the wait began, in node time. Nodes grant a free
@@ -18,57 +20,60 @@ import (
 
 // waiter is one call in line for a name. Its methods may be called on nil: the waiter of a call that does not wait.
 type waiter struct {
-	l       *Locker
-	id      string
-	wakeKey string
-	ticket  uint64
-	turn    chan struct{} // 1-buffered: it may be worth asking now
-	done    atomic.Bool   // it waits no longer: it is to leave every line it stands in
-	inLine  []atomic.Bool // by node: it stands in line there, as far as is known
+	l      *Locker
+	of     []subject // what it waits for: one, or each of several names
+	id     string
+	reads  bool // it wants to read: its id begins with an r
+	began  time.Duration
+	ticket uint64        // 0 until a node is known; under the Locker's mutex
+	turn   chan struct{} // 1-buffered: it may be worth asking now
+	done   atomic.Bool   // it waits no longer: it is to leave every line it stands in
+	inLine []atomic.Bool // by node: it stands in line there, as far as is known
+	placed atomic.Bool   // it stands in line on so many nodes that nobody who came later can be served before it
+
+	request *request // it asks the holder to let go, and stands before those who do not; nil for most
 
 	mu      sync.Mutex
 	attempt *Guard // the last one
 	woken   bool   // a node said that the lock is free there, since the last attempt began
 }
 
-const (
-	// askEvery is how often a waiter asks again when nothing tells it to. It keeps its place in line alive, and a
-	// lost push costs no more than this.
-	askEvery = 950 * time.Millisecond
-	// askBehind is how often it asks where the lock is free and somebody is before it in line: they take it within
-	// a round trip, or they are dead.
-	askBehind = 150 * time.Millisecond
-	// wakeMillis is how long a waiter that does not ask keeps its place, in milliseconds: long enough for one lost
-	// question, and with askBehind dead waiters are skipped within 2 s.
-	wakeMillis = "1800"
-	// afterExpiry is how long after a lease's end it is surely gone: Redis counts whole milliseconds.
-	afterExpiry = 2 * time.Millisecond
-)
-
 // wait acquires a name when its turn comes: who began to wait first is served first, in this Locker and among all.
 func (l *Locker) wait(ctx context.Context, name string, h hold) (*Guard, error) {
-	w, err := l.lineUp(name)
+	w, err := l.lineUp(h.subjects(name), &h, nil)
 	if err != nil {
 		return nil, err
 	}
-	defer l.stepAside(name, w)
-	timer := time.NewTimer(0)
+	defer l.stepAside(w)
+	return l.waitFor(ctx, name, h, w)
+}
+
+// waitFor is wait for one who stands in line already.
+func (l *Locker) waitFor(ctx context.Context, name string, h hold, w *waiter) (*Guard, error) {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
 	defer timer.Stop()
-	var patience patience
-	for {
+	w.tell() // no timer is ever due at once: two that look at theirs crash the race detector of Go 1.26 in a synctest bubble
+	for tried := 0; ; tried++ {
+		if tried == 1 && l.option.Observer != nil {
+			l.observeWaiting(ctx, name, w)
+		}
 		select {
 		case <-ctx.Done():
-			return nil, contextEnded(ctx, name)
+			return nil, waitEnded(ctx, name, l.lastAnswers(w))
 		case <-l.closed:
 			return nil, ErrLockerClosed
 		case <-w.turn:
 		case <-timer.C:
 		}
-		if !l.speaks(name, w) {
+		if !l.speaks(w) {
+			if err := l.hopeless(w); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		g := l.newGuard(ctx, name, h)
-		w.begin(g)
+		w.begin(g, l.ticketFor(w))
 		if err := l.enter(g); err != nil {
 			g.cancel(err)
 			return nil, err
@@ -77,44 +82,111 @@ func (l *Locker) wait(ctx context.Context, name string, h hold) (*Guard, error) 
 		if err == nil {
 			return g, nil
 		}
-		if err = patience.after(l, g, err); err != nil {
+		if last := l.lastAnswers(w); last != nil && ctx.Err() != nil && g.heardNothing() {
+			return nil, waitEnded(ctx, name, last) // says more than that nobody has answered yet
+		}
+		if err = l.patient(w, err); err != nil {
 			return nil, err
 		}
-		timer.Reset(l.clock.wait(g.askIn()))
+		in := g.askIn()
+		if w.request != nil {
+			ask, err := w.request.plan(g)
+			if err != nil {
+				return nil, err
+			}
+			in = min(in, ask)
+		}
+		if h.slots != 0 {
+			in = min(in, l.moveOn(g, &h))
+		}
+		if in <= 0 {
+			w.tell()
+		} else {
+			timer.Reset(l.clock.Wait(in))
+		}
 	}
 }
 
-// lineUp puts a call at the end of this Locker's line.
-func (l *Locker) lineUp(name string) (*waiter, error) {
-	now := l.clock.now()
+// lineUp puts a call at the end of this Locker's line; one that asks the holder to let go, behind those alone that do so, too.
+func (l *Locker) lineUp(of []subject, h *hold, r *request) (*waiter, error) {
+	now := l.clock.Now()
 	w := &waiter{
-		l: l, id: crand.Text(), ticket: l.proposal(now),
+		l: l, of: of, id: crand.Text(), reads: h.slot == node.Reader, began: now, request: r,
 		turn:   make(chan struct{}, 1),
 		inLine: make([]atomic.Bool, len(l.nodes)),
 	}
-	w.wakeKey = l.wakePrefix + w.id
-	if w.ticket == 0 {
-		w.ticket = uint64(now.Microseconds()) // no node is known yet; this clock is all there is
+	if w.reads {
+		w.id = node.ReaderID(w.id)
 	}
+	ticket := l.proposal(now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isClosed() {
 		return nil, ErrLockerClosed
 	}
-	p := l.placeOf(name)
-	p.waiters = append(p.waiters, w)
 	l.waiters[w.id] = w
+	for _, of := range of {
+		p := l.placeOf(of)
+		p.slots = h.slots
+		at := len(p.waiters)
+		for r != nil && at > 0 && p.waiters[at-1].request == nil {
+			at--
+		}
+		if len(w.of) > 1 && at > 0 && ticket != 0 { // one ticket for all its lines, behind all who stand there
+			ticket = max(ticket, p.waiters[at-1].ticket+1)
+		}
+		p.waiters = slices.Insert(p.waiters, at, w)
+	}
+	l.drawTickets(w, ticket)
 	return w, nil
 }
 
+// ticketFor returns a waiter's ticket. It may be one that came when no node was known, and one has been found since.
+func (l *Locker) ticketFor(w *waiter) uint64 {
+	now := l.clock.Now()
+	ticket := l.proposal(now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drawTickets(w, ticket)
+	if w.ticket == 0 {
+		return uint64(now.Microseconds()) // no node will hear of it, or of this attempt alone
+	}
+	return w.ticket
+}
+
+// drawTickets has all draw their tickets who stand in a line with w.
+func (l *Locker) drawTickets(w *waiter, ticket uint64) {
+	for _, of := range w.of {
+		l.places[of].drawTickets(ticket)
+	}
+}
+
+// drawTickets gives each waiter that has none a ticket, in the order of their calls. While no node is known there is none
+// to be had: this program's own clock may be off by minutes, and nobody's turn depends on it.
+func (p *place) drawTickets(ticket uint64) {
+	if ticket == 0 {
+		return
+	}
+	for _, w := range p.waiters {
+		if w.ticket == 0 && w.request != nil {
+			w.ticket = max(1, ticket/1000) // in ms, and so before all that are in µs
+		} else if w.ticket == 0 {
+			w.ticket = ticket
+		}
+		ticket = max(ticket, w.ticket+1)
+	}
+}
+
 // stepAside takes a call out of the line here and on the nodes, and passes the turn to speak on.
-func (l *Locker) stepAside(name string, w *waiter) {
+func (l *Locker) stepAside(w *waiter) {
 	l.mu.Lock()
 	delete(l.waiters, w.id)
-	p := l.places[name]
-	p.waiters = slices.DeleteFunc(p.waiters, func(x *waiter) bool { return x == w })
-	p.tellSpeakers()
-	l.tidy(name, p)
+	for _, of := range w.of {
+		p := l.places[of]
+		p.waiters = slices.DeleteFunc(p.waiters, func(x *waiter) bool { return x == w })
+		p.tellSpeakers()
+		l.tidy(of, p)
+	}
 	l.mu.Unlock()
 	w.leave()
 }
@@ -123,12 +195,54 @@ func (l *Locker) stepAside(name string, w *waiter) {
 // else somebody who came later could overtake it while it lines up.
 const speakers = 2
 
-// speaks reports whether w is near enough to the head of this Locker's line to speak to the nodes.
-func (l *Locker) speaks(name string, w *waiter) bool {
+// speakers is how many of the place's line speak to the nodes: of a semaphore as many as there are slots, of a reader-writer lock
+// all readers before the first writer, and one more.
+func (p *place) speakers() int { return max(speakers, p.atOnce()+1) }
+
+// atOnce is how many of the place's line may be served at the same time.
+func (p *place) atOnce() int {
+	readers := 0
+	for readers < min(len(p.waiters), maxReaders) && p.waiters[readers].reads {
+		readers++
+	}
+	return max(p.slots, readers)
+}
+
+// maxReaders bounds how many readers of one Locker speak to the nodes while they wait.
+const maxReaders = 256
+
+// speaks reports whether w is near enough to the head of this Locker's line to speak to the nodes, and whoever is before it
+// in this line has its place on the nodes. Nodes know an order of those alone who have asked them: while the questions of
+// the first are still on their way, or its goroutine has yet to run, they would grant the lock to the second. Of a semaphore
+// each may find a slot, and readers do not wait for each other. Of several names this is so in each line; all stand in the
+// order of their calls, so the first speaks.
+func (l *Locker) speaks(w *waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	waiters := l.places[name].waiters
-	return slices.Contains(waiters[:min(speakers, len(waiters))], w)
+	for _, of := range w.of {
+		p := l.places[of]
+		i := slices.Index(p.waiters, w)
+		if i != 0 && i >= p.atOnce() && (i >= p.speakers() || !p.waiters[i-1].placed.Load()) {
+			return false
+		}
+	}
+	return true
+}
+
+// placed has the next of this Locker's line speak, because the one before has its place on the nodes.
+func (l *Locker) placed(w *waiter) {
+	if w.placed.Swap(true) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, of := range w.of {
+		if p := l.places[of]; p != nil {
+			if i := slices.Index(p.waiters, w) + 1; i > 0 && i < min(p.speakers(), len(p.waiters)) {
+				p.waiters[i].tell()
+			}
+		}
+	}
 }
 
 // wake tells a waiter of this Locker that the lock is free on a node.
@@ -143,7 +257,7 @@ func (l *Locker) wake(id string, node int) {
 	g := w.attempt
 	w.woken = true
 	w.mu.Unlock()
-	if g == nil || !g.freeOn(node) {
+	if g == nil || g.lock.Slots != 0 || !g.freeOn(node) { // a slot that is free may be another than the one that is asked for
 		w.tell()
 	}
 }
@@ -157,11 +271,13 @@ func (w *waiter) tell() {
 }
 
 // begin makes g the waiter's next attempt.
-func (w *waiter) begin(g *Guard) {
+func (w *waiter) begin(g *Guard, ticket uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	g.waiter, g.woken = w, w.woken
-	g.claim = g.owner + "#" + w.place()
+	g.waiter = w
+	g.lock.Waiter = &w.id
+	g.life.waits, g.life.woken = true, w.woken
+	g.compete(ticket)
 	w.attempt, w.woken = g, false
 	w.done.Store(false) // the one before may have won, and lost at once
 }
@@ -180,183 +296,147 @@ func (w *waiter) leave() {
 	g := w.attempt
 	w.mu.Unlock()
 	if g != nil {
+		w.l.reopen(g)
 		g.leaveLines()
 	}
 }
 
-// name, place and staysAs are what scripts are told of a waiter.
-func (w *waiter) name() string {
+// tellLine tells the life what is known of its waiter's place in line. The attempts of one waiter follow each other while
+// answers to the earlier ones are still to come, so none knows by itself.
+func (g *Guard) tellLine() {
+	w := g.waiter
 	if w == nil {
-		return ""
-	}
-	return w.id
-}
-
-func (w *waiter) place() string {
-	if w == nil {
-		return "0"
-	}
-	return strconv.FormatUint(w.ticket, 10)
-}
-
-func (w *waiter) staysAs() string {
-	if w == nil || w.done.Load() {
-		return ""
-	}
-	return w.place()
-}
-
-// mustLeave reports whether the waiter is to be taken out of line on node i.
-func (w *waiter) mustLeave(i int) bool {
-	return w != nil && w.done.Load() && w.inLine[i].Load()
-}
-
-// noteLine notes from an answer whether the waiter stands in line on node i.
-func (w *waiter) noteLine(i int, a answer) {
-	if w == nil || a.err != nil {
 		return
 	}
-	switch a.code {
-	case codeHeld, codeInLine:
-		w.inLine[i].Store(true)
-	case codeOK:
-		w.inLine[i].Store(false)
+	g.life.staying = !w.done.Load()
+	for i := range g.life.ballot {
+		v := &g.life.ballot[i]
+		v.inLine = w.inLine[i].Load()
+		v.wasInLine = v.inLine
 	}
 }
 
-// noteReleased notes what a release did to the place in line. One that failed is not repeated: the node drops who
-// does not ask.
-func (w *waiter) noteReleased(i int, stays bool) {
-	if w != nil {
-		w.inLine[i].Store(stays)
+// noteLine notes what an event has made of the waiter's place in line.
+func (g *Guard) noteLine() {
+	if g.waiter == nil {
+		return
 	}
-}
-
-// freeOn takes a node's word that the lock is free there into an attempt, and reports whether there was one.
-func (g *Guard) freeOn(i int) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.phase == over {
-		return false
-	}
-	g.woken = true
-	now := g.l.clock.now()
-	g.claims[i].again = true
-	if !g.claims[i].busy && g.ballot[i].state == refused {
-		g.askAgain(i)
-	}
-	g.moved(i, now)
-	return true
-}
-
-// askAgain has a refusing node asked once more if it woke us since it was asked.
-func (g *Guard) askAgain(i int) {
-	c := &g.claims[i]
-	if c.again && g.phase == asking {
-		c.again, c.look = false, true
-		g.ballot[i].state = pending
-	}
-}
-
-// keepsVotes reports whether a waiter's attempt that cannot win by the answers so far goes on with the votes it has.
-//
-// If nobody has a quorum, the contenders have split the nodes: the one with the oldest ticket keeps its votes, the
-// others see that ticket and let go at once, and their releases wake it. If somebody has a quorum they hold the lock;
-// then votes are kept only by one who was woken, because they are just being given back, node by node.
-func (g *Guard) keepsVotes(now time.Duration) bool {
-	if g.waiter == nil || g.round <= now || g.ballot.live(now) == 0 || !g.ballot.reachable(now) {
-		return false
-	}
-	older := false
-	votes := make(map[string]int, len(g.claims))
-	for i := range g.claims {
-		c := &g.claims[i]
-		if g.ballot[i].state != refused {
-			continue
+	for i := range g.life.ballot {
+		if v := &g.life.ballot[i]; v.inLine != v.wasInLine {
+			g.waiter.inLine[i].Store(v.inLine)
 		}
-		if c.rival != "" {
-			if votes[c.rival]++; votes[c.rival] >= g.ballot.quorum() {
-				return g.woken
-			}
-		}
-		older = older || c.rivalTicket != 0 && c.rivalTicket < g.waiter.ticket
 	}
-	return !older
 }
 
-// leaveLines takes the waiter of an attempt that is over, or of a held lock, out of the lines it still stands in.
-func (g *Guard) leaveLines() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := g.l.clock.now()
-	for i := range g.claims {
-		g.next(i, now)
+// compete gives an attempt the ticket of its call.
+func (g *Guard) compete(ticket uint64) {
+	if g.life.ticket = ticket; ticket != 0 {
+		owner := len(g.life.owner)
+		g.lock.Claim = g.life.owner + "#" + strconv.FormatUint(ticket, 10) + g.life.claimTail
+		g.life.owner = g.lock.Claim[:owner] // one text for both
+	} else { // no node is known yet
+		g.lock.Claim = g.life.owner + g.life.claimTail
 	}
-	g.settle(now)
 }
 
-// patience says when a wait is hopeless.
+// splitPause is after what time those who have split the nodes should have settled it: whoever is before us has heard of
+// the votes that were let go, and asked for them. A try that was refused asks again then, whether or not it was pushed.
+func (l *Locker) splitPause(r *rules) time.Duration {
+	var buf [16]time.Duration
+	trips := buf[:0]
+	for _, n := range l.nodes {
+		trips = append(trips, n.RoundTrip())
+	}
+	slices.Sort(trips)
+	return min(max(4*trips[min(l.set.Electorate().Quorum, len(trips))-1], time.Millisecond), r.timeout/8)
+}
+
+// patience is what one Locker knows of the hope for one name: its calls share it, for only the first of them ask.
 type patience struct {
 	since time.Duration // no quorum has been reachable since then; 0: it was
+	last  *QuorumError  // what the nodes said last
 }
 
-// after returns nil if it is worth trying again after err, or the error that ends the wait: a permanent one where
+// patient returns nil if it is worth trying again after err, or the error that ends the wait: a permanent one where
 // such alone make a quorum impossible, no quorum where none has been reachable for a lease. Quarantines are waited
 // out.
-func (p *patience) after(l *Locker, g *Guard, err error) error {
+func (l *Locker) patient(w *waiter, err error) error {
 	var qe *QuorumError
-	if !errors.As(err, &qe) {
+	if !errors.As(err, &qe) || qe.kind != ErrNotLocked && qe.kind != ErrNoQuorum {
 		return err // the context, or Close
 	}
-	lasting, unreachable := 0, 0
+	lasting, reachable := 0, qe.Votes
 	for _, e := range qe.Errs {
 		held := (*HeldError)(nil)
 		switch {
-		case permanent(e):
+		case node.IsStranger(e), errors.Is(e, errNoMember), errors.Is(e, errUnlisted): // another member may do
+		case errors.Is(e, errNoAnswerYet): // the others decided: whether it can be reached nobody knows
+			reachable++
+		case node.Permanent(e):
 			lasting++
-			unreachable++
-		case !errors.As(e, &held) && !errors.Is(e, ErrQuarantined):
-			unreachable++
+		case errors.As(e, &held), errors.Is(e, ErrQuarantined):
+			reachable++
 		}
 	}
-	now := l.clock.now()
-	switch {
-	case qe.Nodes-lasting < qe.Quorum:
+	if by := l.set.Electorate(); qe.Nodes-lasting < qe.Quorum || by.Listed() < by.Quorum { // nor is its place in line worth anything
 		return err
-	case errors.Is(err, ErrNotLocked), qe.Nodes-unreachable >= qe.Quorum: // a node still within its time is reachable
-		p.since = 0
-	case p.since == 0:
-		p.since = now
-	case now-p.since >= l.option.KeyValidity:
-		return fmt.Errorf("redlock: gave up after %v without a reachable quorum: %w", l.option.KeyValidity, err)
+	}
+	l.mu.Lock()
+	for _, of := range w.of {
+		p := l.places[of]
+		p.last = qe
+		switch {
+		case qe.kind == ErrNotLocked, reachable >= qe.Quorum: // a node still within its time is reachable
+			p.since = 0
+		case p.since == 0:
+			p.since = l.clock.Now()
+		}
+	}
+	l.mu.Unlock()
+	return l.hopeless(w)
+}
+
+// hopeless returns the error of a call that has waited for a lease in which no quorum was reachable, and then has those
+// look who do not ask the nodes themselves.
+func (l *Locker) hopeless(w *waiter) (err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, of := range w.of {
+		p := l.places[of]
+		if p.since == 0 || l.clock.Now()-max(p.since, w.began) < l.option.KeyValidity {
+			continue
+		}
+		for _, other := range p.waiters[min(p.speakers(), len(p.waiters)):] {
+			other.tell()
+		}
+		err = fmt.Errorf("redlock: gave up after %v without a reachable quorum: %w", l.option.KeyValidity, p.last)
+	}
+	return err
+}
+
+// lastAnswers returns what the nodes said last about a name that is waited for.
+func (l *Locker) lastAnswers(w *waiter) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, of := range w.of {
+		if last := l.places[of].last; last != nil {
+			return last
+		}
 	}
 	return nil
 }
 
-// askIn returns when a waiter asks again if nobody wakes it: when so many of the nodes where it is first in line are
-// free by themselves that a quorum is possible, for a dead holder releases nothing; else to keep its place.
+// heardNothing reports whether an attempt ended before any node had answered.
+func (g *Guard) heardNothing() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.life.ballot.silent() == len(g.life.ballot)
+}
+
+// askIn returns when a waiter asks again if nobody wakes it.
 func (g *Guard) askIn() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := g.l.clock.now()
-	every := askEvery
-	var frees []time.Duration
-	for i := range g.claims {
-		c := &g.claims[i]
-		if held := (*HeldError)(nil); errors.As(c.err, &held) && held.Waiting {
-			every = askBehind
-		}
-		switch {
-		case g.ballot[i].state == granted:
-			frees = append(frees, 0)
-		case c.freeAt > now && (c.first || g.ballot[i].state == failed):
-			frees = append(frees, c.freeAt+afterExpiry-now)
-		}
-	}
-	every -= g.l.jitter(every / 16)
-	slices.Sort(frees)
-	if q := g.ballot.quorum(); len(frees) >= q && frees[q-1] > 0 {
-		return min(every, frees[q-1])
-	}
-	return every
+	at, every := g.life.askIn(g.l.clock.Now())
+	return min(at, every-g.l.jitter(every/16))
 }

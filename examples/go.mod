@@ -1,6 +1,6 @@
 module github.com/redlock-go/redlock/examples
 
-go 1.26
+go 1.25.0
 
 require (
 	github.com/redlock-go/redlock v0.0.0

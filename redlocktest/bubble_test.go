@@ -86,7 +86,7 @@ func history(seed uint64) (lines []string) {
 				case 0:
 					node.CrashEmpty()
 				case 1:
-					node.JumpClock(7 * ms)
+					node.StepClock(7 * ms)
 				case 2:
 					l.SilenceReplies()
 				case 3:

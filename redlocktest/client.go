@@ -28,7 +28,7 @@ type Client struct {
 // Option is what a Locker on this host needs; see [Cluster.Option].
 func (c *Client) Option() redlock.LockerOption {
 	option := redlock.LockerOption{RestartQuarantine: -1}
-	for _, l := range c.links {
+	for _, l := range c.Links() {
 		option.Nodes = append(option.Nodes, l.Option())
 	}
 	return option
@@ -40,16 +40,22 @@ func (c *Client) Name() string { return c.name }
 // Link returns the host's link to node i.
 func (c *Client) Link(i int) *Link {
 	c.cluster.helper()()
-	if i < 0 || i >= len(c.links) {
-		c.cluster.fail("redlocktest: link to node %d of a cluster of %d", i, len(c.links))
+	links := c.Links()
+	if i < 0 || i >= len(links) {
+		c.cluster.fail("redlocktest: link to node %d of a cluster of %d", i, len(links))
 	}
-	return c.links[i]
+	return links[i]
 }
 
 // Links returns all links, in the order of the nodes.
-func (c *Client) Links() []*Link { return slices.Clone(c.links) }
+func (c *Client) Links() []*Link {
+	c.cluster.mu.Lock()
+	defer c.cluster.mu.Unlock()
+	return slices.Clone(c.links)
+}
 
-// Link is the way from one client host to one node. Its faults come on top of the node's own: delays add up, either silence is silence.
+// Link is the way from one client host to one node. Its faults come on top of the node's own: delays add up, either
+// silence is silence.
 type Link struct {
 	client *Client
 	node   *Node
@@ -68,7 +74,8 @@ func newLink(client *Client, node *Node, i int) *Link {
 	return l
 }
 
-// What a source of jitter is for. Each connection has its own for either direction: the end of one and the begin of the next are not ordered among themselves.
+// What a source of jitter is for. Each connection has its own for either direction: the end of one and the begin of the
+// next are not ordered among themselves.
 const (
 	dialing = iota + 10
 	requesting
@@ -83,7 +90,8 @@ func (l *Link) source(purpose uint64, connection int) *rand.Rand {
 	return l.client.cluster.source(purpose, uint64(l.client.index), uint64(l.number), uint64(connection))
 }
 
-// Option is the rueidis option that reaches the node over this link. Ring and buffers are small: a simulation has many clients.
+// Option is the rueidis option that reaches the node over this link. Ring and buffers are small: a simulation has many
+// clients.
 func (l *Link) Option() rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress:         []string{l.node.Addr()},
@@ -109,8 +117,9 @@ func (l *Link) Delay(requests, replies time.Duration) {
 	l.DelayFunc(fixed(requests), fixed(replies))
 }
 
-// DelayFunc asks the hooks for the delay of each message; nil is none, a negative answer is 0. A later message never overtakes an earlier one of its connection. The hooks are called with the
-// cluster locked: they must not wait, nor call the cluster. Give each hook a random source of its own.
+// DelayFunc asks the hooks for the delay of each message; nil is none, a negative answer is 0. A later message never
+// overtakes an earlier one of its connection. The hooks are called with the cluster locked: they must not wait, nor
+// call the cluster. Give each hook a random source of its own.
 func (l *Link) DelayFunc(requests, replies func() time.Duration) {
 	l.client.cluster.mu.Lock()
 	defer l.client.cluster.mu.Unlock()
@@ -179,7 +188,8 @@ func (l *Link) Connections() int {
 	return n
 }
 
-// Commands returns how often the node executed each command for this client, by name in capitals, with the subcommand where there is one. Calls inside scripts are not counted.
+// Commands returns how often the node executed each command for this client, by name in capitals, with the subcommand
+// where there is one. Calls inside scripts are not counted.
 func (l *Link) Commands() map[string]int {
 	l.client.cluster.mu.Lock()
 	defer l.client.cluster.mu.Unlock()
@@ -224,7 +234,8 @@ type dial struct {
 
 var errClosed = errors.New("redlocktest: the cluster is closed")
 
-// Dial connects to the node. It takes a round trip, waits while a silence lasts in either direction, and is refused while the node refuses.
+// Dial connects to the node. It takes a round trip, waits while a silence lasts in either direction, and is refused
+// while the node refuses.
 func (l *Link) Dial(ctx context.Context) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, l.dialError(err)
@@ -294,7 +305,7 @@ func (l *Link) establish(d *dial) {
 	}
 	l.forget(d)
 	switch {
-	case l.node.refusing:
+	case l.node.refusing || l.node.off:
 		d.err = l.dialError(os.NewSyscallError("connect", syscall.ECONNREFUSED))
 	default:
 		d.conn = newConn(l)

@@ -3,6 +3,7 @@ package redlocktest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -28,13 +29,15 @@ type Cluster struct {
 // ClusterOption configures NewCluster and Start.
 type ClusterOption func(*Cluster)
 
-// Seed makes everything drawn at random (run ids, [Jitter]) another draw. Without it the seed is 1: two clusters are alike.
+// Seed makes everything drawn at random (run ids, [Jitter]) another draw. Without it the seed is 1: two clusters are
+// alike.
 func Seed(seed uint64) ClusterOption {
 	return func(c *Cluster) { c.seed = seed }
 }
 
-// Jitter lets every message of every link take between low and high, drawn anew for each message, on top of other delays; no two messages of a connection arrive at one instant. With low > 0 a run
-// in a synctest bubble repeats exactly for an equal seed; see the package doc.
+// Jitter lets every message of every link take between low and high, drawn anew for each message, on top of other
+// delays; no two messages of a connection arrive at one instant. With low > 0 a run in a synctest bubble repeats
+// exactly for an equal seed; see the package doc.
 func Jitter(low, high time.Duration) ClusterOption {
 	return func(c *Cluster) {
 		if low < 0 || high < low {
@@ -73,7 +76,9 @@ func newCluster(t testing.TB, n int, options []ClusterOption) *Cluster {
 	return c
 }
 
-// Close ends the cluster: every connection is closed as by the server, every dial fails, no goroutine and no timer is left. Nodes can still be looked at, but run no script. Clients built on it must be closed by their owner, best before. A second call does nothing.
+// Close ends the cluster: every connection is closed as by the server, every dial fails, no goroutine and no timer is
+// left. Nodes can still be looked at, but run no script. Clients built on it must be closed by their owner, best
+// before. A second call does nothing.
 func (c *Cluster) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,24 +103,60 @@ func (c *Cluster) Close() {
 	c.lua = nil
 }
 
-// Option is what a Locker needs to use the cluster: all nodes, and no quarantine after a restart, so that fresh nodes grant at once. Tests of the quarantine set RestartQuarantine themselves.
-// It is the option of the client host "client".
+// Option is what a Locker needs to use the cluster: all nodes, and no quarantine after a restart, so that fresh nodes
+// grant at once. Tests of the quarantine set RestartQuarantine themselves. It is the option of the client host
+// "client".
 func (c *Cluster) Option() redlock.LockerOption { return c.Client("client").Option() }
 
 // Len returns the number of nodes.
-func (c *Cluster) Len() int { return len(c.nodes) }
+func (c *Cluster) Len() int { return len(c.Nodes()) }
 
 // Node returns node i, counted from 0.
 func (c *Cluster) Node(i int) *Node {
 	c.helper()()
-	if i < 0 || i >= len(c.nodes) {
-		c.fail("redlocktest: node %d of a cluster of %d", i, len(c.nodes))
+	nodes := c.Nodes()
+	if i < 0 || i >= len(nodes) {
+		c.fail("redlocktest: node %d of a cluster of %d", i, len(nodes))
 	}
-	return c.nodes[i]
+	return nodes[i]
 }
 
 // Nodes returns all nodes in order.
-func (c *Cluster) Nodes() []*Node { return append([]*Node(nil), c.nodes...) }
+func (c *Cluster) Nodes() []*Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.nodes)
+}
+
+// Add starts one more node, to which every client host has a link, and returns it. Whoever is to use it lists it: options that were
+// asked for before do not have it. A server that is replaced is one that is stopped, and another that is added:
+//
+//	cluster.Node(2).Stop()
+//	cluster.Add()
+//	err := locker.SetNodes(ctx, redlock.NodeSet{Nodes: ..., Off: []string{cluster.Node(2).Addr()}})
+func (c *Cluster) Add() *Node {
+	c.helper()()
+	n := c.add()
+	if n == nil {
+		c.fail("redlocktest: Add: the cluster is closed")
+	}
+	return n
+}
+
+func (c *Cluster) add() *Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	i := len(c.nodes)
+	n := newNode(c, i)
+	c.nodes = append(c.nodes, n)
+	for _, client := range c.clients {
+		client.links = append(client.links, newLink(client, n, i))
+	}
+	return n
+}
 
 // Client returns the client host of that name, with links of its own to every node. The first call creates it.
 func (c *Cluster) Client(name string) *Client {

@@ -11,8 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rules are what a node must do, as Redis does. A rule is one function in this list; it finds an empty server. Where versions of Redis differ (a script tracks declared keys up to 7.0 and read
-// keys from 7.2 on) the rules keep to what all do: the lock is declared in KEYS and read last.
+// rules are what a node must do, as Redis does. A rule is one function in this list; it finds an empty server. Where
+// versions of Redis differ in what the library builds on (a script tracks declared keys up to 7.0 and read keys from
+// 7.2 on) the rules keep to what all do: the lock is declared in KEYS and read last. Where they differ otherwise a rule
+// says from which version on.
 var rules = []struct {
 	name string
 	run  func(t *testing.T, s server)
@@ -42,7 +44,6 @@ var rules = []struct {
 	{"keys/SCAN", scanning},
 	{"databases", databasesRule},
 	{"errors", errorReplies},
-	{"hashes", hashes},
 	{"sorted sets", sortedSets},
 	{"encoding", encoding},
 	{"INFO and TIME", infoAndTime},
@@ -85,11 +86,12 @@ func trackingOnce(t *testing.T, s server) {
 
 func trackingWrites(t *testing.T, s server) {
 	a, b := s.track(t), s.track(t)
-	for _, row := range []struct {
+	type row struct {
 		push  bool
 		reply string
 		write []string
-	}{
+	}
+	rows := []row{
 		{true, "OK", []string{"SET", "k", "w"}},
 		{true, "OK", []string{"SET", "k", "w", "XX", "KEEPTTL"}},
 		{true, "1", []string{"DEL", "k"}},
@@ -102,12 +104,15 @@ func trackingWrites(t *testing.T, s server) {
 		{true, "1", []string{"PEXPIRE", "k", "-1"}},
 		{true, "1", []string{"GETDEL", "k"}},
 		{false, "(nil)", []string{"SET", "k", "w", "NX"}},
-		{false, "1", []string{"SET", "k", "w", "NX", "GET"}},
 		{false, "0", []string{"DEL", "missing"}},
 		{false, "0", []string{"PEXPIRE", "missing", "1000"}},
 		{false, "1", []string{"GET", "k"}},
 		{false, "(error) value is not an integer or out of range", []string{"INCRBY", "k", "x"}},
-	} {
+	}
+	if s.atLeast(t, 7, 0) {
+		rows = append(rows, row{false, "1", []string{"SET", "k", "w", "NX", "GET"}})
+	}
+	for _, row := range rows {
 		for _, setup := range [][]string{{"SELECT", "5"}, {"DEL", "k"}, {"SELECT", "0"}, {"SET", "k", "1", "PX", "100000"}, {"SET", "else", "1"}} {
 			require.NotContains(t, b.do(setup...), "error")
 		}
@@ -171,7 +176,9 @@ func trackingOwnScript(t *testing.T, s server) {
 	}
 	b.want(t, "OK", "SET", "k", "3")
 	a.want(t, "(nil)", "SET", "k", "w", "NX", "PX", "1000")
-	a.want(t, "3", "SET", "k", "w", "NX", "GET", "PX", "1000")
+	if s.atLeast(t, 7, 0) {
+		a.want(t, "3", "SET", "k", "w", "NX", "GET", "PX", "1000")
+	}
 	b.want(t, "OK", "SET", "k", "4")
 	require.Empty(t, a.pushed(t), "SET is no read, not even with GET")
 }
@@ -192,7 +199,7 @@ func trackingOtherScript(t *testing.T, s server) {
 
 func trackingReads(t *testing.T, s server) {
 	a, b := s.track(t), s.track(t)
-	for _, read := range [][]string{{"GET", "k"}, {"PTTL", "k"}, {"TTL", "k"}, {"EXISTS", "k"}, {"TYPE", "k"}, {"STRLEN", "k"}, {"MGET", "z", "k"}, {"HGET", "k", "f"}, {"HGETALL", "k"}, {"ZCARD", "k"}, {"ZSCORE", "k", "m"}, {"ZRANGE", "k", "0", "-1"}} {
+	for _, read := range [][]string{{"GET", "k"}, {"PTTL", "k"}, {"TTL", "k"}, {"EXISTS", "k"}, {"TYPE", "k"}, {"STRLEN", "k"}, {"MGET", "z", "k"}, {"ZCARD", "k"}, {"ZSCORE", "k", "m"}, {"ZRANGE", "k", "0", "-1"}} {
 		b.do("DEL", "k")
 		a.pushed(t)
 		a.do(read...)
@@ -208,13 +215,13 @@ func trackingReads(t *testing.T, s server) {
 
 func trackingExpiry(t *testing.T, s server) {
 	a, b := s.track(t), s.track(t)
-	b.want(t, "OK", "SET", "k", "1", "PX", "300")
+	b.want(t, "OK", "SET", "k", "1", "PX", "1000")
 	a.want(t, "1", "GET", "k")
-	require.Equal(t, []string{"k"}, a.waitPush(t, 2*time.Second), "nobody touches it: the server's own cycle finds it")
+	require.Equal(t, []string{"k"}, a.waitPush(t, soon), "nobody touches it: the server's own cycle finds it")
 
 	const script = "redis.call('SET', KEYS[1], 'v', 'PX', 1) return redis.call('GET', KEYS[1])" // so short that the cycle mostly comes second
 	quiet := 0
-	for range 50 {
+	for end := time.Now().Add(soon); quiet < 10 && time.Now().Before(end); {
 		require.Equal(t, "v", a.eval(script, key))
 		time.Sleep(3 * time.Millisecond)
 		a.want(t, "(nil)", "GET", "k")
@@ -222,7 +229,7 @@ func trackingExpiry(t *testing.T, s server) {
 			quiet++
 		}
 	}
-	require.Greater(t, quiet, 10, "found by the own GET: no push with NOLOOP")
+	require.Equal(t, 10, quiet, "found by the own GET: no push with NOLOOP")
 	b.want(t, "OK", "SET", "k", "2")
 	require.Equal(t, []string{"k"}, a.pushed(t), "but the GET that found it gone tracks")
 
@@ -281,8 +288,13 @@ func trackingOrder(t *testing.T, s server) {
 	r.want(t, "$1 1", "EVAL", "redis.call('SET', KEYS[1], '1') return redis.call('GET', KEYS[1])", "1", "k")
 	r.want(t, "$1 2", "EVAL", "redis.call('SET', KEYS[1], '2') return redis.call('GET', KEYS[1])", "1", "k")
 	require.Equal(t, push, r.read(t), "behind the script's reply")
-	r.want(t, "+OK", "FLUSHALL")
-	require.Equal(t, ">2 $10 invalidate _", r.read(t), "a flush, too")
+	r.send(t, "FLUSHALL")
+	first, second := "+OK", ">2 $10 invalidate _"
+	if s.atLeast(t, 7, 4) {
+		first, second = second, first // another thread frees the memory, and the caller is answered when it has
+	}
+	require.Equal(t, first, r.read(t), "a flush, too")
+	require.Equal(t, second, r.read(t), "a flush, too")
 	r.want(t, "+OK", "CLIENT", "TRACKING", "OFF")
 
 	// What another's write owes is in the stream before that write is answered: a later reply cannot overtake it.
@@ -408,23 +420,26 @@ func expiryCommands(t *testing.T, s server) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, ms, 60000)
 	require.Greater(t, ms, 59000)
-	c.want(t, "60", "TTL", "k")
+	require.Equal(t, "60", c.eval("redis.call('PEXPIRE', KEYS[1], 60000) return redis.call('TTL', KEYS[1])", key))
 	c.want(t, "1", "PERSIST", "k")
 	c.want(t, "-1", "PTTL", "k")
-	c.want(t, "0", "PEXPIRE", "k", "1000", "XX")
-	c.want(t, "0", "PEXPIRE", "k", "1000", "GT")
-	c.want(t, "1", "PEXPIRE", "k", "50000", "NX")
-	c.want(t, "0", "PEXPIRE", "k", "60000", "NX")
-	c.want(t, "0", "PEXPIRE", "k", "40000", "GT")
-	c.want(t, "1", "PEXPIRE", "k", "60000", "GT")
-	c.want(t, "0", "PEXPIRE", "k", "99000", "LT")
-	c.want(t, "1", "PEXPIRE", "k", "30000", "LT")
+	if s.atLeast(t, 7, 0) {
+		c.want(t, "0", "PEXPIRE", "k", "1000", "XX")
+		c.want(t, "0", "PEXPIRE", "k", "1000", "GT")
+		c.want(t, "1", "PEXPIRE", "k", "50000", "NX")
+		c.want(t, "0", "PEXPIRE", "k", "60000", "NX")
+		c.want(t, "0", "PEXPIRE", "k", "40000", "GT")
+		c.want(t, "1", "PEXPIRE", "k", "60000", "GT")
+		c.want(t, "0", "PEXPIRE", "k", "99000", "LT")
+		c.want(t, "1", "PEXPIRE", "k", "30000", "LT")
+		c.want(t, "(error) NX and XX, GT or LT options at the same time are not compatible", "PEXPIRE", "k", "1", "NX", "GT")
+	}
+	c.want(t, "1", "PEXPIRE", "k", "30000")
 	c.want(t, "OK", "SET", "k", "w", "KEEPTTL")
 	require.NotEqual(t, "-1", c.do("PTTL", "k"))
 	c.want(t, "OK", "SET", "k", "w")
 	c.want(t, "-1", "PTTL", "k")
 	c.want(t, "(error) value is not an integer or out of range", "PEXPIRE", "k", "1.5")
-	c.want(t, "(error) NX and XX, GT or LT options at the same time are not compatible", "PEXPIRE", "k", "1", "NX", "GT")
 	// Inside a script time stands still: no ms is lost between SET and PTTL.
 	require.Equal(t, "1234", c.eval("redis.call('SET', KEYS[1], 'v', 'PX', 1234) return redis.call('PTTL', KEYS[1])", key))
 	require.Equal(t, "1", c.eval("redis.call('SET', KEYS[1], 'v', 'PX', 1) return redis.call('EXISTS', KEYS[1])", key))
@@ -439,7 +454,7 @@ func expiryLife(t *testing.T, s server) {
 		for c.do("GET", "k") == "v" {
 		}
 		require.GreaterOrEqual(t, time.Since(sent), 5*time.Millisecond, "never shorter, counted from the sending")
-		require.Less(t, time.Since(sent), time.Second)
+		require.Less(t, time.Since(sent), soon)
 	}
 }
 
@@ -453,10 +468,14 @@ func expiryPast(t *testing.T, s server) {
 	c.want(t, "OK", "SET", "k", "v")
 	c.want(t, "1", "PEXPIRE", "k", "0")
 	c.want(t, "0", "EXISTS", "k")
-	for _, px := range []string{"0", "-5", "9223372036854775807"} {
-		c.want(t, "(error) invalid expire time in 'set' command", "SET", "k", "v", "PX", px)
+	refused := "(error) invalid expire time in '%s' command"
+	if !s.atLeast(t, 7, 0) {
+		refused = "(error) invalid expire time in %s"
 	}
-	c.want(t, "(error) invalid expire time in 'psetex' command", "PSETEX", "k", "0", "v")
+	for _, px := range []string{"0", "-5", "9223372036854775807"} {
+		c.want(t, fmt.Sprintf(refused, "set"), "SET", "k", "v", "PX", px)
+	}
+	c.want(t, fmt.Sprintf(refused, "psetex"), "PSETEX", "k", "0", "v")
 	c.want(t, "0", "EXISTS", "k")
 }
 
@@ -464,17 +483,21 @@ func setOptions(t *testing.T, s server) {
 	c := s.track(t)
 	c.want(t, "OK", "SET", "k", "1", "NX", "PX", "90000")
 	c.want(t, "(nil)", "SET", "k", "2", "NX", "PX", "1")
-	c.want(t, "1", "SET", "k", "2", "NX", "GET", "PX", "1")
+	if s.atLeast(t, 7, 0) {
+		c.want(t, "1", "SET", "k", "2", "NX", "GET", "PX", "1")
+	}
 	c.want(t, "1", "GET", "k")
 	require.Greater(t, len(c.do("PTTL", "k")), 4, "a refused SET leaves the lease")
 	c.want(t, "1", "SET", "k", "2", "XX", "GET")
 	c.want(t, "-1", "PTTL", "k")
 	c.want(t, "(nil)", "SET", "other", "2", "XX")
 	c.want(t, "(nil)", "SET", "other", "2", "XX", "GET")
-	c.want(t, "(nil)", "SET", "new", "2", "NX", "GET")
-	c.want(t, "2", "GET", "new")
+	if s.atLeast(t, 7, 0) {
+		c.want(t, "(nil)", "SET", "new", "2", "NX", "GET")
+		c.want(t, "2", "GET", "new")
+	}
 	c.want(t, "OK", "set", "k", "3", "ex", "100")
-	c.want(t, "100", "TTL", "k")
+	require.Regexp(t, "^(100|9[0-9])$", c.do("TTL", "k"))
 	for _, bad := range []string{"NX XX", "PX", "PX 1 EX 1", "KEEPTTL PX 1", "WAT"} {
 		c.want(t, "(error) syntax error", append([]string{"SET", "k", "v"}, strings.Fields(bad)...)...)
 	}
@@ -573,7 +596,7 @@ func scanning(t *testing.T, s server) {
 	require.ElementsMatch(t, []string{"p:{1}", "p:{2}", "p:{3}"}, unique(scan("MATCH", "p:{[1-3]}")))
 	require.ElementsMatch(t, []string{"q:{1}"}, unique(scan("MATCH", "[^p]*")))
 	require.ElementsMatch(t, []string{"p:{1}", "px{1}"}, unique(scan("MATCH", "p?{1}")))
-	require.Empty(t, scan("TYPE", "hash", "COUNT", "1000"))
+	require.Empty(t, scan("TYPE", "zset", "COUNT", "1000"))
 	c.want(t, "(error) invalid cursor", "SCAN", "x")
 	c.want(t, "(error) syntax error", "SCAN", "0", "MATCH")
 	c.want(t, "(error) syntax error", "SCAN", "0", "COUNT", "0")
@@ -592,11 +615,11 @@ func databasesRule(t *testing.T, s server) {
 	c.want(t, "15", "GET", "k")
 	require.NotEqual(t, "-1", c.do("PTTL", "k"))
 	require.Equal(t, []string{"everything"}, c.pushed(t))
-	c.want(t, "OK", "SET", "short", "v", "PX", "300")
+	c.want(t, "OK", "SET", "short", "v", "PX", "1000")
 	c.want(t, "v", "GET", "short")
 	c.want(t, "OK", "SWAPDB", "0", "9")
 	c.want(t, "OK", "SWAPDB", "9", "11")
-	require.Equal(t, []string{"short"}, c.waitPush(t, 2*time.Second), "expires where it is now")
+	require.Equal(t, []string{"short"}, c.waitPush(t, soon), "expires where it is now")
 	c.want(t, "OK", "SWAPDB", "0", "11")
 	require.Equal(t, "(nil)", c.eval("redis.call('SELECT', 3) return redis.call('GET', KEYS[1])", key))
 	c.want(t, "15", "GET", "k")
@@ -612,40 +635,19 @@ func databasesRule(t *testing.T, s server) {
 func errorReplies(t *testing.T, s server) {
 	c := s.track(t)
 	const wrong = "(error) WRONGTYPE Operation against a key holding the wrong kind of value"
-	c.want(t, "1", "HSET", "h", "f", "v")
+	c.want(t, "1", "ZADD", "y", "1", "m")
 	c.want(t, "1", "ZADD", "z", "1", "m")
 	c.want(t, "OK", "SET", "s", "v")
-	for _, cmd := range []string{"GET h", "INCR z", "HGET s f", "ZADD s 1 m", "HSET z f v", "ZCARD h", "SET h v GET", "ZPOPMIN s", "HGETALL z", "ZRANGE s 0 -1", "APPEND h x", "GETDEL z", "STRLEN h"} {
+	for _, cmd := range []string{"GET y", "INCR z", "ZSCORE s m", "ZADD s 1 m", "ZREM s m", "ZCARD s", "SET y v GET", "ZPOPMIN s", "ZRANGE s 0 -1", "APPEND y x", "GETDEL z", "STRLEN y"} {
 		c.want(t, wrong, strings.Fields(cmd)...)
 	}
-	c.want(t, "[(nil) v]", "MGET", "h", "s")
-	c.want(t, "OK", "SET", "h", "v")
+	c.want(t, "[(nil) v]", "MGET", "y", "s")
+	c.want(t, "OK", "SET", "y", "v")
 	c.want(t, "(error) wrong number of arguments for 'get' command", "GET")
 	c.want(t, "(error) wrong number of arguments for 'set' command", "SET", "k")
-	require.Contains(t, c.do("NOSUCH", "a", "b"), "(error) unknown command 'NOSUCH'")
+	require.Regexp(t, "^\\(error\\) unknown command ['`]NOSUCH['`]", c.do("NOSUCH", "a", "b")) // 6.2 quotes with backticks
 	require.Contains(t, c.do("CLIENT", "NOSUCH"), "(error) ")
 	c.want(t, "(error) This instance has cluster support disabled", "CLUSTER", "SLOTS")
-}
-
-func hashes(t *testing.T, s server) {
-	c, r := s.track(t), s.raw(t, "3")
-	c.want(t, "2", "HSET", "h", "b", "1", "a", "2")
-	c.want(t, "1", "HSET", "h", "a", "3", "c", "4")
-	c.want(t, "[1 3 (nil)]", "HMGET", "h", "b", "a", "x")
-	c.want(t, "[b a c]", "HKEYS", "h")
-	c.want(t, "[1 3 4]", "HVALS", "h")
-	r.want(t, "%3 $1 b $1 1 $1 a $1 3 $1 c $1 4", "HGETALL", "h")
-	require.Equal(t, "[b 1 a 3 c 4]", c.eval("return redis.call('HGETALL', KEYS[1])", []string{"h"}), "flat inside a script")
-	c.want(t, "3", "HLEN", "h")
-	c.want(t, "1", "HEXISTS", "h", "a")
-	c.want(t, "0", "HSETNX", "h", "a", "9")
-	c.want(t, "5", "HINCRBY", "h", "a", "2")
-	c.want(t, "2", "HDEL", "h", "a", "b", "x")
-	c.want(t, "1", "HDEL", "h", "c")
-	c.want(t, "0", "EXISTS", "h")
-	c.want(t, "(nil)", "HGET", "h", "a")
-	r.want(t, "%0", "HGETALL", "h")
-	c.want(t, "(error) wrong number of arguments for 'hset' command", "HSET", "h", "a", "1", "b")
 }
 
 func sortedSets(t *testing.T, s server) {
@@ -710,8 +712,6 @@ func encoding(t *testing.T, s server) {
 	r := s.raw(t, "2")
 	r.want(t, ":1", "ZADD", "z", "1.5", "m")
 	r.want(t, "*2 $1 m $3 1.5", "ZRANGE", "z", "0", "-1", "WITHSCORES")
-	r.want(t, ":1", "HSET", "h", "f", "v")
-	r.want(t, "*2 $1 f $1 v", "HGETALL", "h")
 	r.want(t, "$3 1.5", "ZSCORE", "z", "m")
 }
 
@@ -722,7 +722,7 @@ func infoAndTime(t *testing.T, s server) {
 	run := id.FindStringSubmatch(server)
 	require.NotNil(t, run, server)
 	require.True(t, strings.HasPrefix(server, "# Server\r\nredis_version:"), server)
-	require.Contains(t, server, "redis_mode:standalone\r\n")
+	require.Regexp(t, "(redis|server)_mode:standalone\r\n", server) // Valkey calls it server_mode
 	require.Regexp(t, `uptime_in_seconds:\d+\r\n`, server)
 	require.NotContains(t, server, "role:")
 	require.Equal(t, run[1], c.eval("return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')", nil))
@@ -757,7 +757,9 @@ func clientCommands(t *testing.T, s server) {
 	a.want(t, "OK", "CLIENT", "SETNAME", "me")
 	a.want(t, "me", "CLIENT", "GETNAME")
 	b.want(t, "(nil)", "CLIENT", "GETNAME")
-	a.want(t, "OK", "CLIENT", "NO-EVICT", "ON")
+	if s.atLeast(t, 7, 0) {
+		a.want(t, "OK", "CLIENT", "NO-EVICT", "ON")
+	}
 	require.Contains(t, a.do("CLIENT", "LIST"), fmt.Sprintf("id=%d ", first))
 	a.want(t, "0", "WAIT", "0", "1")
 	r := s.raw(t, "3")
@@ -771,14 +773,17 @@ func clientCommands(t *testing.T, s server) {
 func scriptCache(t *testing.T, s server) {
 	c := s.track(t)
 	const body, sha = "return 1", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
-	c.want(t, "(error) NOSCRIPT No matching script. Please use EVAL.", "EVALSHA", sha, "0")
+	c.want(t, s.text("(error) NOSCRIPT No matching script. Please use EVAL."), "EVALSHA", sha, "0")
 	c.want(t, sha, "SCRIPT", "LOAD", body)
 	c.want(t, "1", "EVALSHA", sha, "0")
 	c.want(t, "1", "EVALSHA", strings.ToUpper(sha), "0")
-	c.want(t, "1", "EVALSHA_RO", sha, "0")
+	if s.atLeast(t, 7, 0) {
+		c.want(t, "1", "EVALSHA_RO", sha, "0")
+		require.Contains(t, c.do("EVAL_RO", "return redis.call('SET', 'k', 1)", "0"), "(error) Write commands are not allowed from read-only scripts")
+	}
 	c.want(t, "[1 0]", "SCRIPT", "EXISTS", sha, strings.Repeat("0", 40))
 	c.want(t, "OK", "SCRIPT", "FLUSH")
-	c.want(t, "(error) NOSCRIPT No matching script. Please use EVAL.", "EVALSHA", sha, "0")
+	c.want(t, s.text("(error) NOSCRIPT No matching script. Please use EVAL."), "EVALSHA", sha, "0")
 	require.Equal(t, "1", c.eval(body, nil))
 	c.want(t, "1", "EVALSHA", sha, "0")
 	require.Contains(t, c.do("SCRIPT", "LOAD", "return ("), "(error) Error compiling script (new function): user_script:1:")
@@ -786,7 +791,6 @@ func scriptCache(t *testing.T, s server) {
 	c.want(t, "(error) value is not an integer or out of range", "EVAL", body, "x")
 	c.want(t, "(error) Number of keys can't be greater than number of args", "EVAL", body, "1")
 	c.want(t, "(error) Number of keys can't be negative", "EVAL", body, "-1")
-	require.Contains(t, c.do("EVAL_RO", "return redis.call('SET', 'k', 1)", "0"), "(error) Write commands are not allowed from read-only scripts")
 	require.Equal(t, "[a b x y]", c.eval("return {KEYS[1], KEYS[2], ARGV[1], ARGV[2]}", []string{"a", "b"}, "x", "y"))
 	require.Equal(t, "[2 1 (nil)]", c.eval("return {#KEYS, #ARGV, ARGV[2] or false}", []string{"a", "b"}, "x"))
 }
@@ -838,7 +842,7 @@ func scriptNumbers(t *testing.T, s server) {
 		"redis.call('SET', KEYS[1], 9007199254740991) return redis.call('GET', KEYS[1])":                           "9007199254740991",
 		"redis.call('SET', KEYS[1], -5) return redis.call('GET', KEYS[1])":                                         "-5",
 		"redis.call('SET', KEYS[1], 0.5) return redis.call('GET', KEYS[1])":                                        "0.5",
-		"redis.call('SET', KEYS[1], 'v', 'PX', 1500) return redis.call('PTTL', KEYS[1])":                           "1500",
+		"redis.call('SET', KEYS[1], 'v', 'PX', 1500) return math.ceil(redis.call('PTTL', KEYS[1]) / 100)":          "15",
 		"redis.call('SET', KEYS[1], 7) return redis.call('INCRBY', KEYS[1], 1732100000000001) == 1732100000000008": "1",
 	})
 }
@@ -881,8 +885,8 @@ func scriptErrors(t *testing.T, s server) {
 		"return redis.error_reply('-MYERR problem')": "MYERR problem",
 		"return {err='MYERR problem'}":               "MYERR problem",
 		"return redis.call('INCR', KEYS[1])":         "ERR value is not an integer or out of range script: ",
-		"return redis.call('HGET', KEYS[1], 'f')":    "WRONGTYPE Operation against a key holding the wrong kind of value script: ",
-		"return redis.pcall('HGET', KEYS[1], 'f')":   "WRONGTYPE Operation against a key holding the wrong kind of value",
+		"return redis.call('ZSCORE', KEYS[1], 'm')":  "WRONGTYPE Operation against a key holding the wrong kind of value script: ",
+		"return redis.pcall('ZSCORE', KEYS[1], 'm')": "WRONGTYPE Operation against a key holding the wrong kind of value",
 		"error('boom')":                              "user_script:1: boom script: ",
 		"\n\nerror('boom')":                          "user_script:3: boom script: ",
 		"error({err='MYERR problem'})":               "MYERR problem script: ",
@@ -906,8 +910,11 @@ func scriptErrors(t *testing.T, s server) {
 		got := c.eval(script, []string{"s"})
 		got, isError := strings.CutPrefix(got, "(error) ")
 		require.True(t, isError, "%s: %s", script, got)
+		if !s.atLeast(t, 7, 0) {
+			continue // "ERR Error running script (call to f_…): @user_script:1: WRONGTYPE …"
+		}
 		got = strings.TrimPrefix(got, "ERR ")
-		want = strings.TrimPrefix(want, "ERR ")
+		want = strings.TrimPrefix(s.text(want), "ERR ")
 		require.True(t, strings.HasPrefix(got, want), "%s\n got %s\nwant %s", script, got, want)
 		if head, tail, ok := strings.Cut(want, " script: "); ok && tail == "" && head != "" {
 			require.Regexp(t, ` script: [0-9a-f]{40}, on @user_script:\d+\.$`, got, script)
@@ -916,15 +923,19 @@ func scriptErrors(t *testing.T, s server) {
 	run(t, s, map[string]string{
 		"local ok, e = pcall(redis.call, 'INCR', 's') return {tostring(ok), type(e), e}":                     "[false string ERR value is not an integer or out of range]",
 		"local e = redis.pcall('INCR', 's') return e.err":                                                    "ERR value is not an integer or out of range",
-		"return redis.pcall('NOSUCH').err":                                                                   "ERR Unknown Redis command called from script",
 		"local ok, e = pcall(function() error('x', 0) end) return {tostring(ok), e}":                         "[false x]",
 		"local ok, e = pcall(function() error({code = 7}) end) return e.code":                                "7",
 		"return redis.error_reply('My problem').err":                                                         "My problem",
-		"return redis.error_reply('oops').err":                                                               "ERR oops",
-		"return redis.error_reply('-MYERR problem').err":                                                     "MYERR problem",
-		"return {1, redis.error_reply('-MYERR problem')}":                                                    "[1 (error) MYERR problem]",
 		"redis.call('SET', KEYS[1], 1) local e = redis.pcall('INCR', 's') return redis.call('GET', KEYS[1])": "1",
 	})
+	if s.atLeast(t, 7, 0) {
+		run(t, s, map[string]string{
+			"return redis.pcall('NOSUCH').err":                s.text("ERR Unknown Redis command called from script"),
+			"return redis.error_reply('oops').err":            "ERR oops",
+			"return redis.error_reply('-MYERR problem').err":  "MYERR problem",
+			"return {1, redis.error_reply('-MYERR problem')}": "[1 (error) MYERR problem]",
+		})
+	}
 	require.Contains(t, c.eval("redis.call('SET', 'w', 1) error('x')", nil), "(error)")
 	c.want(t, "1", "GET", "w")
 }
@@ -953,7 +964,6 @@ func scriptLibrary(t *testing.T, s server) {
 		"return string.match('  trim  ', '^%s*(.-)%s*$')":                                                   "trim",
 		"return string.match('key = value', '(%a+)%s*=%s*(%a+)')":                                           "key",
 		"return string.match('f(a(b)c)d', '%b()')":                                                          "(a(b)c)",
-		"return string.match('THE (quick) fox', '%f[%a]%a+', 5)":                                            "quick",
 		"return string.match('aXb', '%u') .. string.match('a1', '[^%a]') .. string.match('x-y', '[x%-]+')":  "X1x-",
 		"return string.match('abcabc', '(abc)%1')":                                                          "abc",
 		"return string.match('2024', '^%d%d?%d?$') or 'no'":                                                 "no",
@@ -1001,9 +1011,16 @@ func scriptFullMemory(t *testing.T, s server) {
 	c.want(t, oom, "INCR", "n")
 	c.want(t, "v", "GET", "k")
 	c.want(t, "1", "PEXPIRE", "k", "90000")
-	require.True(t, strings.HasPrefix(c.eval("return redis.call('SET', KEYS[1], 'w')", key), oom), "the first write decides")
+	first := c.eval("return redis.call('SET', KEYS[1], 'w')", key)
+	caught := c.eval("return redis.pcall('SET', KEYS[1], 'x')", key)
+	if s.atLeast(t, 7, 0) {
+		require.True(t, strings.HasPrefix(first, oom), "the first write decides")
+		require.Equal(t, oom, caught)
+	} else { // in a wrapping of its own
+		require.Contains(t, first, strings.TrimPrefix(oom, "(error) "))
+		require.Contains(t, caught, strings.TrimPrefix(oom, "(error) "))
+	}
 	require.Equal(t, "OK", c.eval("redis.call('PEXPIRE', KEYS[1], 80000) return redis.call('SET', KEYS[1], 'w')", key), "a script that has written may go on")
 	require.Equal(t, "w", c.eval("return redis.call('GET', KEYS[1])", key))
-	require.Equal(t, oom, c.eval("return redis.pcall('SET', KEYS[1], 'x')", key))
 	c.want(t, "1", "DEL", "k")
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/redlock-go/redlock/redlocktest/internal/redissim"
 )
 
-// conn is one connection: the client's end is its [net.Conn], the server's end a session of the node. There is no goroutine in it. A request that takes no time is executed inside Write; one
-// that takes time is an event of the network.
+// conn is one connection: the client's end is its [net.Conn], the server's end a session of the node. There is no
+// goroutine in it. A request that takes no time is executed inside Write; one that takes time is an event of the
+// network.
 type conn struct {
 	link    *Link
 	number  int
@@ -47,7 +48,8 @@ type message struct {
 	end   error
 }
 
-// inbound is what has arrived at the client's end. Its mutex is taken with or without the cluster's, never the other way round.
+// inbound is what has arrived at the client's end. Its mutex is taken with or without the cluster's, never the other
+// way round.
 type inbound struct {
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -168,7 +170,8 @@ func (c *conn) writable() error {
 	return nil
 }
 
-// Close hangs up. What was sent before is still executed, unless a silence holds it and SetLinger(0) was called; replies are lost.
+// Close hangs up. What was sent before is still executed, unless a silence holds it and SetLinger(0) was called;
+// replies are lost.
 func (c *conn) Close() error {
 	c.link.client.cluster.mu.Lock()
 	defer c.link.client.cluster.mu.Unlock()
@@ -179,7 +182,8 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// SetLinger with 0 makes Close throw away what has not left the host, as of a TCP connection: here, what a silence holds.
+// SetLinger with 0 makes Close throw away what has not left the host, as of a TCP connection: here, what a silence
+// holds.
 func (c *conn) SetLinger(seconds int) error {
 	c.link.client.cluster.mu.Lock()
 	defer c.link.client.cluster.mu.Unlock()
@@ -228,8 +232,8 @@ func (c *conn) request(m message) {
 	c.ship(&c.requests, m, c.requestTime(m))
 }
 
-// requestTime is 0 for the client's end, which waits only for what is before it: it comes from another goroutine than the next dial, and the hooks of the link must not be called in an order
-// that depends on which is first.
+// requestTime is 0 for the client's end, which waits only for what is before it: it comes from another goroutine than
+// the next dial, and the hooks of the link must not be called in an order that depends on which is first.
 func (c *conn) requestTime(m message) time.Duration {
 	if m.end != nil {
 		return 0
@@ -345,7 +349,8 @@ func (c *conn) hangUpByServer(err error) {
 	c.ship(&c.replies, m, c.link.replyTime(c.replies.jitter))
 }
 
-// cut ends the connection at both ends at once; what was under way is lost. What has arrived at a frozen node is not under way.
+// cut ends the connection at both ends at once; what was under way is lost. What has arrived at a frozen node is not
+// under way.
 func (c *conn) cut() {
 	c.requests.held, c.replies.held = nil, nil
 	if !c.dropped {

@@ -59,8 +59,8 @@ func purge(ctx context.Context, locker *redlock.Locker) error {
 	}
 }
 
-// In a synctest bubble hours pass in milliseconds, and exactly: a worker holds its lock for an hour, is cut off from all
-// nodes, and must have stopped within one lease.
+// In a synctest bubble hours pass in milliseconds, and exactly: a worker holds its lock for an hour, is cut off from
+// all nodes, and must have stopped within one lease.
 func TestExampleWorkerStopsWhenItIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := redlocktest.NewCluster(t, 5)

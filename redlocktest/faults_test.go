@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlock-go/redlock"
 	"github.com/redlock-go/redlock/redlocktest"
 )
 
@@ -214,6 +216,11 @@ func TestRefuseAndCut(t *testing.T) {
 		require.Zero(t, l.Connections())
 		require.Contains(t, a.do("PING"), "connection refused")
 		node.Accept()
+		require.Contains(t, a.do("PING"), "connection refused", "it is off")
+		node.Refuse()
+		node.Start()
+		require.Contains(t, a.do("PING"), "connection refused", "it is on, and refuses")
+		node.Accept()
 		a.want(t, "PONG", "PING")
 	})
 }
@@ -305,17 +312,17 @@ func TestClocks(t *testing.T) {
 		node.SkewClock(-time.Hour)
 		node.SkewClock(time.Minute)
 		require.Equal(t, time.Minute, off(), "from the true time")
-		node.JumpClock(-time.Second)
+		node.StepClock(-time.Second)
 		require.Equal(t, 59*time.Second, off(), "from what it shows")
 		node.SkewClock(0)
 
 		node.Set("k", "v", time.Minute)
 		a.want(t, "v", "GET", "k")
-		node.JumpClock(-time.Hour)
+		node.StepClock(-time.Hour)
 		left, ok := node.PTTL("k")
 		require.True(t, ok)
 		require.Equal(t, time.Hour+time.Minute, left, "back: the lease grows")
-		node.JumpClock(2*time.Hour + time.Minute)
+		node.StepClock(2*time.Hour + time.Minute)
 		require.LessOrEqual(t, took(func() { require.Equal(t, []string{"k"}, a.waitPush(t, time.Second)) }), 100*ms, "forward: it is over, and the cycle says so")
 		node.SkewClock(0)
 
@@ -627,4 +634,40 @@ func TestOption(t *testing.T) {
 	require.Len(t, cluster.Nodes(), 5)
 	require.Len(t, cluster.Client("x").Links(), 5)
 	require.Equal(t, "x", cluster.Client("x").Name())
+}
+
+// A node is gone for good, another takes its place: one call of a program that reaches both sets of members.
+func TestAddedNodeTakesTheOthersPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := redlocktest.NewCluster(t, 3)
+		old, err := redlock.NewLocker(cluster.Client("old").Option())
+		require.NoError(t, err)
+		defer old.Close()
+		guard, err := old.Acquire(t.Context(), "held")
+		require.NoError(t, err)
+		cluster.Node(2).Stop()
+		added := cluster.Add()
+		require.Equal(t, 4, cluster.Len())
+		require.Equal(t, "node-3:6379", added.Addr())
+		require.Same(t, added, cluster.Node(3))
+
+		option := cluster.Client("new").Option()
+		require.Len(t, option.Nodes, 4)
+		option.Nodes = slices.Delete(option.Nodes, 2, 3)
+		require.NoError(t, old.SetNodes(t.Context(), redlock.NodeSet{
+			Nodes: []rueidis.ClientOption{cluster.Client("old").Link(0).Option(), cluster.Client("old").Link(1).Option(), cluster.Client("old").Link(3).Option()},
+			Off:   []string{cluster.Node(2).Addr()},
+		}))
+		locker, err := redlock.NewLocker(option)
+		require.NoError(t, err)
+		defer locker.Close()
+		require.Equal(t, []string{"node-0:6379", "node-1:6379", "node-3:6379"}, locker.Status().Members)
+		require.NoError(t, guard.Err())
+		require.NoError(t, guard.Release(t.Context()))
+		time.Sleep(time.Minute) // it joins: until a lease has passed the two others have to be a quorum
+		cluster.Node(0).Stop()
+		guard, err = locker.Acquire(t.Context(), "held")
+		require.NoError(t, err, "by one of the old and the new one")
+		require.NoError(t, guard.Release(t.Context()))
+	})
 }

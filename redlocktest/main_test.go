@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // link is a link as a server, for the helpers of the conformance suite.
-func link(l *redlocktest.Link) server { return server{l.Option()} }
+func link(l *redlocktest.Link) server { return server{option: l.Option()} }
 
 // inBubble runs test under virtual time with a cluster of n.
 func inBubble(t *testing.T, n int, test func(t *testing.T, cluster *redlocktest.Cluster), options ...redlocktest.ClusterOption) {

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// network delivers what is under way, in the order of arrival. Messages that arrive at one instant are delivered in the order of their connections, not in the order in which goroutines
-// happened to send them: that is what makes a run repeatable.
+// network delivers what is under way, in the order of arrival. Messages that arrive at one instant are delivered in the
+// order of their connections, not in the order in which goroutines happened to send them: that is what makes a run
+// repeatable.
 type network struct {
 	cluster               *Cluster
 	epoch                 time.Time
@@ -62,7 +63,8 @@ func (n *network) stop() {
 	close(n.stopped)
 }
 
-// run is the goroutine that delivers; it ends with stop. A goroutine for each event, as of time.AfterFunc, would grow its stack for Lua each time anew.
+// run is the goroutine that delivers; it ends with stop. A goroutine for each event, as of time.AfterFunc, would grow
+// its stack for Lua each time anew.
 func (n *network) run() {
 	timer := time.NewTimer(never)
 	timer.Stop()

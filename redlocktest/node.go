@@ -12,7 +12,8 @@ import (
 	"github.com/redlock-go/redlock/redlocktest/internal/redissim"
 )
 
-// Node is one simulated Redis server. Its faults can be set at any time from any goroutine; they stay until they are taken back.
+// Node is one simulated Redis server. Its faults can be set at any time from any goroutine; they stay until they are
+// taken back.
 type Node struct {
 	cluster *Cluster
 	index   int
@@ -21,6 +22,7 @@ type Node struct {
 	random  *rand.Rand
 	faults
 	refusing bool
+	off      bool // stopped
 	frozen   bool
 	lazy     bool     // no cycle deletes expired keys
 	inbox    []func() // what has arrived at a frozen node, in order
@@ -55,7 +57,8 @@ func (n *Node) address() address { return address(n.Addr()) }
 // Addr returns the address under which clients reach the node.
 func (n *Node) Addr() string { return fmt.Sprintf("node-%d:6379", n.index) }
 
-// lock takes the cluster's mutex, and returns the call that gives it back, after the expiry cycle has been set to what may have changed.
+// lock takes the cluster's mutex, and returns the call that gives it back, after the expiry cycle has been set to what
+// may have changed.
 func (n *Node) lock() (unlock func()) {
 	n.cluster.mu.Lock()
 	return func() {
@@ -64,7 +67,8 @@ func (n *Node) lock() (unlock func()) {
 	}
 }
 
-// Delay makes each request to the node and each reply from it (pushes are replies) take that long, in place of what was set before.
+// Delay makes each request to the node and each reply from it (pushes are replies) take that long, in place of what was
+// set before.
 func (n *Node) Delay(requests, replies time.Duration) {
 	n.cluster.helper()()
 	n.cluster.checkDelay("Node.Delay", requests, replies)
@@ -77,8 +81,9 @@ func (n *Node) DelayFunc(requests, replies func() time.Duration) {
 	n.requestDelay, n.replyDelay = requests, replies
 }
 
-// Silence stops messages from and to all clients without a sign of it, as a network that drops packets does. What is under way already arrives. What is sent from now on is held, because TCP
-// repeats it: [Node.Heal] delivers it, late and in order, [Node.HealLosing] loses it. A dial waits.
+// Silence stops messages from and to all clients without a sign of it, as a network that drops packets does. What is
+// under way already arrives. What is sent from now on is held, because TCP repeats it: [Node.Heal] delivers it, late
+// and in order, [Node.HealLosing] loses it. A dial waits.
 func (n *Node) Silence() { n.silence(true, true) }
 
 // SilenceRequests stops what clients send; the node's pushes and replies still arrive.
@@ -96,7 +101,8 @@ func (n *Node) silence(requests, replies bool) {
 // Heal ends the node's silence: what was held goes on its way, with today's delay, on the connections it was sent on.
 func (n *Node) Heal() { n.heal(false) }
 
-// HealLosing ends the node's silence as TCP does when it gave up meanwhile: what was held is lost, and each connection that lost something is cut.
+// HealLosing ends the node's silence as TCP does when it gave up meanwhile: what was held is lost, and each connection
+// that lost something is cut.
 func (n *Node) HealLosing() { n.heal(true) }
 
 func (n *Node) heal(losing bool) {
@@ -113,13 +119,14 @@ func (n *Node) Refuse() {
 	n.refusing = true
 }
 
-// Accept ends [Node.Refuse] and [Node.Stop].
+// Accept ends [Node.Refuse].
 func (n *Node) Accept() {
 	defer n.lock()()
 	n.refusing = false
 }
 
-// Cut closes every connection at once at both ends, also through a silence; what was under way is lost. Clients may dial again.
+// Cut closes every connection at once at both ends, also through a silence; what was under way is lost. Clients may
+// dial again.
 func (n *Node) Cut() {
 	defer n.lock()()
 	n.cut()
@@ -131,20 +138,29 @@ func (n *Node) cut() {
 	}
 }
 
-// Stop is Cut and Refuse in one step, so that nobody can dial in between: the host is off, its data safe. Accept switches it on.
+// Stop is Cut and Refuse in one step, so that nobody can dial in between: the host is off, its data safe. [Node.Start]
+// switches it on.
 func (n *Node) Stop() {
 	defer n.lock()()
-	n.refusing = true
+	n.off = true
 	n.cut()
 }
 
-// Freeze stops the process as SIGSTOP does: the host still accepts connections and bytes, nothing is executed and nothing answered, keys do not expire. The clock goes on.
+// Start ends [Node.Stop]: the node is as it was, and accepts connections unless it refuses them.
+func (n *Node) Start() {
+	defer n.lock()()
+	n.off = false
+}
+
+// Freeze stops the process as SIGSTOP does: the host still accepts connections and bytes, nothing is executed and
+// nothing answered, keys do not expire. The clock goes on.
 func (n *Node) Freeze() {
 	defer n.lock()()
 	n.frozen = true
 }
 
-// Thaw lets a frozen process go on: it executes everything that arrived meanwhile, in that order, also for clients that have hung up since.
+// Thaw lets a frozen process go on: it executes everything that arrived meanwhile, in that order, also for clients that
+// have hung up since.
 func (n *Node) Thaw() {
 	defer n.lock()()
 	n.thaw()
@@ -159,7 +175,8 @@ func (n *Node) thaw() {
 	}
 }
 
-// Restart ends the process and starts it again at once on the same data: connections are reset, the run id is new, scripts and tracking are gone. A frozen node thaws, and what it had not executed is lost.
+// Restart ends the process and starts it again at once on the same data: connections are reset, the run id is new,
+// scripts and tracking are gone. A frozen node thaws, and what it had not executed is lost.
 func (n *Node) Restart() { n.reboot((*redissim.Server).Reboot) }
 
 // CrashEmpty is Restart with all data lost.
@@ -195,8 +212,8 @@ func (n *Node) SkewClock(skew time.Duration) {
 	n.clock.set(now, n.cluster.network.epoch.Add(now+skew), n.clock.rate)
 }
 
-// JumpClock sets the node's clock forward by step, or back where step is negative.
-func (n *Node) JumpClock(step time.Duration) {
+// StepClock sets the node's clock forward by step, or back where step is negative.
+func (n *Node) StepClock(step time.Duration) {
 	defer n.lock()()
 	n.clock.set(n.cluster.network.now(), n.read().Add(step), n.clock.rate)
 }
@@ -214,7 +231,8 @@ func (n *Node) SetClockRate(rate float64) {
 // StopClock is SetClockRate(0).
 func (n *Node) StopClock() { n.SetClockRate(0) }
 
-// SetActiveExpiry(false) makes the node delete an expired key only when somebody touches it, so that no push comes by itself: a real server with 10^5 other volatile keys is as good as that.
+// SetActiveExpiry(false) makes the node delete an expired key only when somebody touches it, so that no push comes by
+// itself: a real server with 10^5 other volatile keys is as good as that.
 func (n *Node) SetActiveExpiry(on bool) {
 	defer n.lock()()
 	n.lazy = !on
@@ -228,8 +246,9 @@ func (n *Node) RefuseTracking() {
 // AllowTracking ends [Node.RefuseTracking].
 func (n *Node) AllowTracking() { n.Recover("CLIENT TRACKING") }
 
-// Fail makes every later call of a command answer the error message, e.g. Fail("EVALSHA", "BUSY Redis is busy running a script."). The command is a name, with a subcommand ("SCRIPT LOAD"), or "*"
-// for all. Calls inside scripts fail, too. The command is not executed.
+// Fail makes every later call of a command answer the error message, e.g. Fail("EVALSHA", "BUSY Redis is busy running a
+// script."). The command is a name, with a subcommand ("SCRIPT LOAD"), or "*" for all. Calls inside scripts fail, too.
+// The command is not executed.
 func (n *Node) Fail(command, message string) {
 	n.cluster.helper()()
 	if command == "" || message == "" {
@@ -245,7 +264,8 @@ func (n *Node) Recover(command string) {
 	n.server.Fail(strings.TrimPrefix(command, "*"), "")
 }
 
-// FillMemory makes commands that may need memory answer OOM, as under noeviction: SET does, PEXPIRE and DEL do not. A script may go on once it has written.
+// FillMemory makes commands that may need memory answer OOM, as under noeviction: SET does, PEXPIRE and DEL do not. A
+// script may go on once it has written.
 func (n *Node) FillMemory() {
 	defer n.lock()()
 	n.server.FullMemory = true
@@ -257,13 +277,15 @@ func (n *Node) FreeMemory() {
 	n.server.FullMemory = false
 }
 
-// RequirePassword makes the node ask for a password of the default user; "" ends it. Sessions that are open have to authenticate, too.
+// RequirePassword makes the node ask for a password of the default user; "" ends it. Sessions that are open have to
+// authenticate, too.
 func (n *Node) RequirePassword(password string) {
 	defer n.lock()()
 	n.server.Password = password
 }
 
-// SetInfo makes INFO, HELLO, ROLE and CONFIG GET say something else: SetInfo("role", "slave"), ("redis_version", "6.0.16"), ("redis_mode", "cluster"), ("maxmemory_policy", "allkeys-lru"), ("run_id", ...).
+// SetInfo makes INFO, HELLO, ROLE and CONFIG GET say something else: SetInfo("role", "slave"), ("redis_version",
+// "6.0.16"), ("redis_mode", "cluster"), ("maxmemory_policy", "allkeys-lru"), ("run_id", ...).
 func (n *Node) SetInfo(field, value string) {
 	defer n.lock()()
 	n.server.SetInfo(field, value)
@@ -275,8 +297,8 @@ func (n *Node) FlushScripts() {
 	n.server.FlushScripts()
 }
 
-// Do runs a command on database 0 at once, as a client outside the simulation: no fault of the network and no freeze holds it up, pushes to others follow. It returns a string, int64, float64,
-// nil, an error, or []any of these.
+// Do runs a command on database 0 at once, as a client outside the simulation: no fault of the network and no freeze
+// holds it up, pushes to others follow. It returns a string, int64, float64, nil, an error, or []any of these.
 func (n *Node) Do(args ...string) any {
 	n.cluster.helper()()
 	if len(args) == 0 {
@@ -325,7 +347,8 @@ func (n *Node) Keys() []string {
 	return keys
 }
 
-// Untrack pushes an invalidation of key to all who track it, although it did not change, and forgets them: what a full tracking table does.
+// Untrack pushes an invalidation of key to all who track it, although it did not change, and forgets them: what a full
+// tracking table does.
 func (n *Node) Untrack(key string) {
 	defer n.lock()()
 	n.server.Untrack(key)

@@ -3,12 +3,10 @@ package redlocktest_test
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
-	"os/exec"
-	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,53 +16,66 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlock-go/redlock/internal/redisproc"
+	"github.com/redlock-go/redlock/internal/redisproc/redistest"
 	"github.com/redlock-go/redlock/redlocktest"
 )
 
 // server is what a rule runs against: a simulated node or a redis-server process.
 type server struct {
-	option rueidis.ClientOption
+	option         rueidis.ClientOption
+	version, texts string // redis_version of INFO; whose error texts it has: "redis" or "valkey"
 }
 
-// servers returns a simulated node and a real one, each used by one rule at a time.
+// servers returns a simulated node and a real one, each used by one rule at a time. The real one has to be installed,
+// or named by REDLOCK_REDIS_SERVER: a simulator that nobody compares with the real thing may lie.
 func servers(t *testing.T) map[string]server {
 	cluster := redlocktest.NewCluster(t, 1)
 	return map[string]server{
-		"simulated": {cluster.Client("client").Link(0).Option()},
-		"redis":     {startRedis(t)},
+		"simulated": asked(t, cluster.Client("client").Link(0).Option()),
+		"redis":     asked(t, redistest.Option(redistest.Start(t, redisproc.Options{}))),
 	}
 }
 
-// startRedis starts a redis-server that dies with the test. It has to be installed: a simulator that nobody compares with the real thing may lie.
-func startRedis(t *testing.T) rueidis.ClientOption {
-	path, err := exec.LookPath("redis-server")
-	require.NoError(t, err, "the conformance suite needs redis-server")
-	socket := filepath.Join(t.TempDir(), "s")
-	cmd := exec.Command(path, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no")
-	cmd.Dir = filepath.Dir(socket)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	dial := func(ctx context.Context) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", socket)
+// asked returns a server that has told its version.
+func asked(t *testing.T, option rueidis.ClientOption) server {
+	t.Helper()
+	s := server{option: option, texts: "redis"}
+	c := s.connect(t)
+	defer c.close()
+	info := c.do("INFO", "server")
+	s.version = regexp.MustCompile(`redis_version:(\S+)`).FindStringSubmatch(info)[1]
+	if strings.Contains(info, "valkey_version:") {
+		s.texts = "valkey" // whose redis_version is that of the Redis it has come from
 	}
-	require.Eventually(t, func() bool {
-		c, err := dial(context.Background())
-		if err == nil {
-			_ = c.Close()
-		}
-		return err == nil
-	}, 10*time.Second, 5*time.Millisecond, "redis-server does not listen")
-	return rueidis.ClientOption{
-		InitAddress: []string{socket},
-		DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			return dial(ctx)
-		},
-	}
+	return s
 }
+
+// atLeast reports whether the server is of that version or a later one. The rules are those of 7.2, as the simulated
+// node's are; what an older version lacks or a newer one does otherwise is left out there, or said beside it.
+func (s server) atLeast(t *testing.T, major, minor int) bool {
+	t.Helper()
+	var isMajor, isMinor int
+	_, err := fmt.Sscanf(s.version, "%d.%d", &isMajor, &isMinor)
+	require.NoError(t, err, s.version)
+	return isMajor > major || isMajor == major && isMinor >= minor
+}
+
+// text is an error text of Redis as this server writes it.
+func (s server) text(redis string) string {
+	if s.texts == "valkey" {
+		return valkeyTexts.Replace(redis)
+	}
+	return redis
+}
+
+var valkeyTexts = strings.NewReplacer(
+	" Please use EVAL.", "",
+	"Unknown Redis command called", "Unknown command called",
+	"args calling Redis command", "args calling command",
+	"for this redis lib call", "for this call",
+	"Lua redis lib command arguments", "Command arguments",
+)
 
 // clear empties the server between rules.
 func (s server) clear(t *testing.T) {
@@ -114,7 +125,8 @@ func (c *connection) invalidated(keys []rueidis.RedisMessage) {
 	}
 }
 
-// do runs a command and shows its reply: (error) …, (nil), a number, a text, [a list]. rueidis takes "ERR " off an error: raw shows it.
+// do runs a command and shows its reply: (error) …, (nil), a number, a text, [a list]. rueidis takes "ERR " off an
+// error: raw shows it.
 func (c *connection) do(args ...string) string {
 	return show(c.Do(context.Background(), c.B().Arbitrary(args...).Build()).ToMessage())
 }
@@ -130,7 +142,8 @@ func (c *connection) eval(script string, keys []string, args ...string) string {
 	return c.do(append(cmd, args...)...)
 }
 
-// pushed returns the pushes that came since the last call. The PING behind them on the same connection proves that no more are under way, given that what causes them has been answered.
+// pushed returns the pushes that came since the last call. The PING behind them on the same connection proves that no
+// more are under way, given that what causes them has been answered.
 func (c *connection) pushed(t *testing.T) []string {
 	t.Helper()
 	c.want(t, "PONG", "PING")
@@ -140,6 +153,9 @@ func (c *connection) pushed(t *testing.T) []string {
 	c.pushes = nil
 	return got
 }
+
+// soon is far above what anything takes on a busy machine.
+const soon = 10 * time.Second
 
 // waitPush waits until something was pushed.
 func (c *connection) waitPush(t *testing.T, atMost time.Duration) []string {

@@ -1,108 +1,112 @@
-// Redlock shows what package redlock does, on Redis nodes that it starts itself.
+// Redlock is the command of package redlock: it runs commands under a lock, shows who holds what, and examines nodes.
 //
-//	redlock demo             five redis-server processes, or embedded nodes where there is no redis-server
-//	redlock demo -embedded   embedded nodes
-//	redlock help             this
+//	redlock help        what there is
+//	redlock help run    one command, with examples
+//	redlock demo        the library at work on nodes of its own
+//
+// docs/command.md has all of it.
 package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 )
 
-const usage = `usage: redlock <command>
-
-  demo [-embedded]   a distributed lock over five Redis nodes, told in ten seconds:
-                     two workers contend, nodes die, the lock is taken over and lost.
-                     It starts redis-server processes of its own and ends them.
-                     -embedded (or no redis-server): simulated nodes in this process.
-  help               this text
-`
-
-// Exit codes.
+// Exit codes. They are part of what scripts rely on: docs/command.md lists them.
 const (
-	exitOK          = 0
-	exitFailed      = 1   // something did not happen as it should
-	exitUsage       = 2   // help, or a command line that is not understood
-	exitInterrupted = 130 // Ctrl-C, as a shell reports it
+	exitOK         = 0
+	exitFailed     = 1   // something did not happen as it should; doctor: a fault
+	exitUsage      = 2   // a command line that is not understood
+	exitWarnings   = 3   // doctor: nothing worse than warnings
+	exitLost       = 120 // run: the lock was lost while the command ran
+	exitNotLocked  = 121 // somebody else has the lock, or had it until the time was up
+	exitNoQuorum   = 122 // too few nodes could vote
+	exitTooLong    = 124 // run: the command held the lock for longer than --at-most; as timeout says it
+	exitNotStarted = 125 // run: redlock itself failed before the command was started
+	exitCannotRun  = 126 // run: the command cannot be executed
+	exitNotFound   = 127 // run: the command is not there
+	exitSignal     = 128 // and the signal's number: 130 is Ctrl-C
 )
 
+// interrupted is why a context of ours ended: a signal.
+type interrupted struct{ signal syscall.Signal }
+
+func (i interrupted) Error() string { return "interrupted: " + i.signal.String() }
+
+// passingOn is set while signals are for the command that runs, and end nothing here.
+var passingOn atomic.Bool
+
 func main() {
-	signal.Ignore(syscall.SIGPIPE) // "redlock demo | head" must not kill it before it has cleaned up
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	context.AfterFunc(ctx, func() {
-		signal.Reset(os.Interrupt) // a second Ctrl-C does not wait for the cleaning up
-	})
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	// Notified and not ignored, which children would inherit: "redlock demo | head" must not kill it before it has
+	// cleaned up, and a broken stderr must not end it while a command runs under its lock.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		for s := range signals {
+			if ctx.Err() != nil && !passingOn.Load() {
+				os.Exit(exitSignal + int(s.(syscall.Signal))) // the second one does not wait for the cleaning up
+			}
+			cancel(interrupted{s.(syscall.Signal)})
+		}
+	}()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, out, complaints io.Writer) int {
 	if len(args) == 0 {
-		fmt.Fprint(complaints, usage)
+		fmt.Fprint(complaints, overview())
 		return exitUsage
 	}
-	switch args[0] {
-	case "demo":
-		return runDemo(ctx, args[1:], out, complaints)
+	switch name := args[0]; name {
 	case "help", "-h", "-help", "--help":
-		fmt.Fprint(out, usage)
-		return exitUsage
+		return help(args[1:], out, complaints)
+	case "-version", "--version":
+		name = "version"
+		fallthrough
 	default:
-		fmt.Fprintf(complaints, "redlock: unknown command %q\n\n%s", args[0], usage)
-		return exitUsage
-	}
-}
-
-func runDemo(ctx context.Context, args []string, out, complaints io.Writer) int {
-	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	embedded := flags.Bool("embedded", false, "")
-	err := flags.Parse(args)
-	if err == nil && flags.NArg() > 0 {
-		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	if err != nil {
-		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintf(complaints, "redlock demo: %v\n\n", err)
+		c := commandNamed(name)
+		if c == nil {
+			fmt.Fprintf(complaints, "redlock: unknown command %q\n\n%s", name, overview())
+			return exitUsage
 		}
-		fmt.Fprint(complaints, usage)
-		return exitUsage
-	}
-
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	err = demo(ctx, &audience{out, cancel}, *embedded)
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		fmt.Fprintln(complaints, "redlock demo: interrupted")
-		return exitInterrupted
-	default:
-		fmt.Fprintf(complaints, "redlock demo: %v\n", err)
-		return exitFailed
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		return c.execute(ctx, args[1:], &audience{out, cancel}, complaints)
 	}
 }
 
-// audience is where the demo's output goes. When nobody reads it any more the demo ends.
+func help(args []string, out, complaints io.Writer) int {
+	if len(args) == 0 {
+		fmt.Fprint(out, overview())
+		return exitOK
+	}
+	c := commandNamed(args[0])
+	if c == nil {
+		fmt.Fprintf(complaints, "redlock: unknown command %q\n\n%s", args[0], overview())
+		return exitUsage
+	}
+	fmt.Fprint(out, c.manual())
+	return exitOK
+}
+
+// audience is where output goes. When nobody reads it any more the command ends.
 type audience struct {
 	out   io.Writer
-	leave func()
+	leave context.CancelCauseFunc
 }
 
 func (a *audience) Write(p []byte) (int, error) {
 	n, err := a.out.Write(p)
 	if err != nil {
-		a.leave()
+		a.leave(interrupted{syscall.SIGPIPE})
 	}
 	return n, err
 }

@@ -16,6 +16,7 @@ import (
 // lock's key, in the node's own order and time:
 //
 //   - nobody deletes or replaces what another owner stores, but by a takeover that lists that owner;
+//   - an owner is replaced by another that resumes its lock, and that names it, or given back to it;
 //   - who is listed stays listed until its lease has run out there, or its own release strikes it out;
 //   - an owner's lease never gets shorter;
 //   - nothing is granted in quarantine.
@@ -97,8 +98,10 @@ type replay struct {
 	keys       map[string]stored
 	latest     int64    // the latest node time seen: what was over then is gone, also where the clock has been set back since
 	freeFrom   int64    // end of the quarantine, node time in µs
-	by         call     // the script that runs
+	by         call     // the step that runs
+	batch      []call   // the steps that are still to come, where it is a script of several
 	pending    func()   // what a SET NX does, if the next command says that it was done
+	asked      string   // the lock of the SET NX that was the last command
 	running    []string // violations of that script, which may still take its grant back
 	violations []string
 	judged     int
@@ -110,10 +113,13 @@ type stored struct {
 	until int64 // node time in µs
 }
 
-// call is a script call: who it is for, and which step it is.
+// call is a step of a script: which it is, who it is for, and of which lock.
 type call struct {
-	step  string
-	owner string
+	step   string
+	owner  string
+	key    string
+	from   string // whose place an extend may take
+	backTo string // who gets it back by a release
 }
 
 const (
@@ -128,7 +134,7 @@ const (
 
 func (r *replay) forget() {
 	r.keys, r.freeFrom, r.by, r.pending, r.running = make(map[string]stored), 0, call{}, nil, nil
-	r.latest = 0
+	r.latest, r.batch = 0, nil
 }
 
 // line takes in one line of MONITOR:
@@ -141,6 +147,9 @@ func (r *replay) line(text string) {
 	}
 	r.latest = max(r.latest, now)
 	command := strings.ToUpper(args[0])
+	if source == "lua" && len(args) > 1 && isOfSemaphore(args[1]) {
+		return
+	}
 	if source != "lua" {
 		r.ended()
 		r.direct(command, args)
@@ -156,6 +165,11 @@ func (r *replay) line(text string) {
 		return
 	}
 	key := args[1]
+	if strings.Contains(key, ":rw:{") {
+		r.side(now, command, key, args)
+		return
+	}
+	r.turnTo(command, args)
 	switch {
 	case strings.HasSuffix(key, ":marker") && command == "SET":
 		r.marked(args[2])
@@ -163,9 +177,57 @@ func (r *replay) line(text string) {
 	case command == "SET":
 		r.set(now, key, args)
 	case command == "PEXPIRE":
-		r.expire(now, key, args[2])
+		r.expire(now, key, args)
 	case command == "DEL":
 		r.del(now, key)
+	}
+}
+
+// isOfSemaphore reports whether a key is a semaphore's number of slots or its line: neither lock nor marker.
+func isOfSemaphore(key string) bool {
+	return strings.Contains(key, ":slot:{") && (strings.HasSuffix(key, "}") || strings.HasSuffix(key, "}queue"))
+}
+
+// side takes in a command on a key of a reader-writer lock, whatever step it is of: when a writer's key is set no reader's may stand, and when
+// a reader's is, no writer's but one of its own party.
+func (r *replay) side(now int64, command, key string, args []string) {
+	base := key[:strings.LastIndexByte(key, '}')+1]
+	reader := key[len(base):]
+	if reader == "queue" || reader == "readers" {
+		return
+	}
+	was, known := r.keys[key]
+	switch command {
+	case "DEL":
+		delete(r.keys, key)
+	case "PEXPIRE":
+		if ms, err := strconv.ParseInt(args[2], 10, 64); known && err == nil {
+			r.keys[key] = stored{was.value, max(was.until, now+ms*1000)}
+		}
+	case "SET":
+		set := func() {
+			r.judged++
+			for other, s := range r.keys {
+				opposite := strings.HasPrefix(other, base) && (other == base) != (key == base)
+				party := len(s.value) > 16 && s.value[1:16] == args[2][1:16]
+				if opposite && !party && s.value[0] != '~' && r.latest < s.until-blur {
+					r.violated(now, key, "set to %q although %s stands for %d µs", args[2], other, s.until-now)
+				}
+			}
+			r.keys[key] = stored{args[2], was.until}
+			if i := slices.Index(args, "PX"); i > 0 && i+1 < len(args) {
+				ms, _ := strconv.ParseInt(args[i+1], 10, 64)
+				r.keys[key] = stored{args[2], now + ms*1000}
+			}
+		}
+		switch {
+		case slices.Contains(args, "NX"):
+			if !known || r.latest >= was.until-blur {
+				r.pending = set
+			}
+		case len(args[2]) > 16 && args[2][0] != '~' && !slices.Contains(args, "KEEPTTL"):
+			set()
+		}
 	}
 }
 
@@ -179,7 +241,7 @@ func (r *replay) ended() {
 func (r *replay) direct(command string, args []string) {
 	switch command {
 	case "EVALSHA", "EVAL":
-		r.by = callOf(args)
+		r.by, r.batch = callOf(args), stepsOf(args)
 	case "FLUSHALL", "FLUSHDB", "SWAPDB", "REPLICAOF", "SLAVEOF", "DEBUG":
 		r.forget()
 	default:
@@ -192,26 +254,122 @@ func (r *replay) direct(command string, args []string) {
 	}
 }
 
-// callOf tells a step by its arguments.
-func callOf(args []string) call {
+// turnTo finds the step of a batch that a command belongs to, by its lock: they come in order, and each begins with a SET
+// NX or a GETEX of it. An acquire that is refused looks at the lock at once after that SET: this is no other step.
+func (r *replay) turnTo(command string, args []string) {
+	key, opens := args[1], command == "SET" && slices.Contains(args, "NX")
+	refused := command == "GETEX" && r.asked == key
+	if r.asked = ""; opens {
+		r.asked = key
+	}
+	if !opens && command != "GETEX" || refused {
+		return
+	}
+	r.skipTo(func(c call) bool { return c.key == key && opens == (c.step == acquires) }) // what lies between was late: it touches nothing
+}
+
+// skipTo turns to the first step to come that fits, if one does.
+func (r *replay) skipTo(fits func(call) bool) {
+	if next := slices.IndexFunc(r.batch, fits); next >= 0 {
+		r.ended()
+		r.by, r.batch = r.batch[next], r.batch[next+1:]
+	}
+}
+
+// stepsOf tells the steps of a batch by its arguments: lua/batch.lua in internal/node has them. One that is late, or whose
+// node has another marker, touches nothing.
+func stepsOf(args []string) (steps []call) {
+	const head = 8
+	keys, argv := split(args)
+	if len(keys) < 1 || len(argv) < head || isOfSeveral(argv) || !strings.HasSuffix(keys[0], ":marker") || !strings.HasSuffix(argv[6], ":wake:") {
+		return nil
+	}
+	keys, argv = keys[1:], argv[head:]
+	for len(argv) > 0 {
+		if (argv[0] == "slot" || argv[0] == "rw") && len(argv) > 2 {
+			argv = argv[2:]
+		}
+		c, more, read := call{step: releases}, 6, 0
+		switch argv[0] {
+		case "acquire", "take":
+			c.step, read = acquires, 1
+		case "wait":
+			c.step, read = acquires, 2
+		case "extend", "regain":
+			c.step, read = extends, 1
+		case "succeed":
+			c.step, read, more = extends, 1, 7
+		case "stay":
+			read = 1
+		case "end":
+			more = 3
+		case "keep":
+			more = 7
+		}
+		if len(argv) < more || len(keys) < read {
+			return nil
+		}
+		c.owner, c.key = headOf(argv[1]), argv[2]
+		switch {
+		case argv[0] == "succeed":
+			c.from = tail(argv[6])
+		case argv[0] == "release":
+			c.backTo = tail(argv[3])
+		}
+		if c.step != releases {
+			c.key = keys[0]
+		}
+		steps, argv, keys = append(steps, c), argv[more:], keys[read:]
+	}
+	return steps
+}
+
+// split returns the keys and the arguments of a script call.
+func split(args []string) (keys, argv []string) {
 	if len(args) < 4 {
-		return call{}
+		return nil, nil
 	}
 	n, err := strconv.Atoi(args[2])
 	if err != nil || n < 1 || len(args) < 3+n+1 {
+		return nil, nil
+	}
+	return args[3 : 3+n], args[3+n:]
+}
+
+// callOf tells a lone step by its arguments.
+func callOf(args []string) call {
+	keys, argv := split(args)
+	if len(argv) == 0 {
 		return call{}
 	}
-	keys, argv := args[3:3+n], args[3+n:]
+	if isOfSeveral(argv) {
+		step, _, _ := strings.Cut(argv[8], " ")
+		return call{step: step, owner: headOf(argv[9])}
+	}
 	c := call{owner: headOf(argv[0])}
 	switch {
-	case len(argv) == 16:
+	case len(argv) == 15, len(argv) == 16:
 		c.step = acquires
-	case len(argv) == 8 && n == 2 && strings.HasSuffix(keys[1], ":marker"):
-		c.step = extends
-	case len(argv) == 8:
-		c.step = releases
+	case (len(argv) == 8 || len(argv) == 10) && len(keys) == 2 && strings.HasSuffix(keys[1], ":marker"):
+		c.step, c.from = extends, tail(argv[7])
+	case len(argv) == 8, len(argv) == 9, len(argv) == 10:
+		c.step, c.backTo = releases, tail(argv[5])
 	}
 	return c
+}
+
+// isOfSeveral reports whether a script is one step of several names: lua/several.lua in internal/node.
+func isOfSeveral(argv []string) bool { return len(argv) > 15 && strings.HasSuffix(argv[8], " all") }
+
+// tail returns what stands behind a flag.
+func tail(flag string) string { return flag[min(1, len(flag)):] }
+
+// handsOver reports whether a step puts its owner in the place of the one whose lock it resumes, or gives it back, and
+// leaves the rest of the value.
+func (c call) handsOver(was, value string) bool {
+	head, now := headOf(was), headOf(value)
+	return was[len(head):] == value[len(now):] &&
+		(head == c.from && now == c.owner || head == c.owner && now == c.backTo)
 }
 
 func (r *replay) marked(marker string) {
@@ -258,6 +416,14 @@ func (r *replay) set(now int64, key string, args []string) {
 		r.pending = write
 		return
 	}
+	if alive && kept && r.by.handsOver(was.value, value) { // no grant: the key stays
+		r.judged++
+		r.keys[key] = stored{value, was.until}
+		return
+	}
+	if !known && kept { // of a key that was there before: it is not known, nor how long it lasts
+		return
+	}
 	if alive {
 		head := headOf(was.value)
 		due := listed(was.value, now+blur)
@@ -273,7 +439,7 @@ func (r *replay) set(now int64, key string, args []string) {
 				r.violated(now, key, "%q forgets %s of %q", value, owner, was.value)
 			}
 		}
-		if r.by.step == acquires && until < was.until-blur {
+		if r.by.step == acquires && until < was.until-blur && !outlastsLeases(was.value) {
 			r.violated(now, key, "lease shortened by %d µs", was.until-until)
 		}
 	}
@@ -283,16 +449,20 @@ func (r *replay) set(now int64, key string, args []string) {
 	write()
 }
 
-func (r *replay) expire(now int64, key, text string) {
+func (r *replay) expire(now int64, key string, args []string) {
 	was, known := r.keys[key]
-	ms, err := strconv.ParseInt(text, 10, 64)
+	ms, err := strconv.ParseInt(args[2], 10, 64)
 	if !known || err != nil {
 		return
 	}
 	r.judged++
 	until := now + ms*1000
+	if len(args) > 3 && strings.EqualFold(args[3], "GT") {
+		until = max(until, was.until)
+	}
 	// Whoever is refused may cut a lease down that is longer than any: PERSIST, or a clock that went back.
-	if headOf(was.value) == r.by.owner && r.latest < was.until && until < was.until-blur {
+	// A release may keep a lock from others for less than that.
+	if headOf(was.value) == r.by.owner && r.by.step != releases && r.latest < was.until && until < was.until-blur {
 		r.violated(now, key, "lease shortened by %d µs", was.until-until)
 	}
 	r.keys[key] = stored{was.value, until}
@@ -305,7 +475,11 @@ func (r *replay) del(now int64, key string) {
 		return
 	}
 	r.judged++
-	switch head := headOf(was.value); {
+	head := headOf(was.value)
+	if head != r.by.owner && r.by.step != acquires { // its own release, if the step that is taken for this one was late
+		r.skipTo(func(c call) bool { return c.key == key && c.step == releases && c.owner == head })
+	}
+	switch {
 	case head != r.by.owner && head != "~":
 		r.violated(now, key, "deletes %q, of another owner", was.value)
 	case r.by.step == acquires: // it has looked at the marker or the line, and takes the grant back
@@ -321,10 +495,17 @@ func (r *replay) del(now int64, key string) {
 
 // headOf returns the owner in a lock's value.
 func headOf(value string) string {
-	if end := strings.IndexAny(value, ";#"); end >= 0 {
+	if end := strings.IndexAny(value, ";#!="); end >= 0 {
 		return value[:end]
 	}
 	return value
+}
+
+// outlastsLeases reports whether a lock's value says that its key may last longer than a lease: then a taker's need not.
+func outlastsLeases(value string) bool {
+	claim, _, _ := strings.Cut(value, ";")
+	claim, _, _ = strings.Cut(claim, "=")
+	return strings.Contains(claim, "!")
 }
 
 // listed returns the displaced owners in a lock's value whose leases end after an instant.

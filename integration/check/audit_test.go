@@ -30,6 +30,10 @@ func TestAuditOfARealNode(t *testing.T) {
 		require.NoError(t, err)
 		require.Error(t, g.Err())
 		require.NoError(t, taker.Release(t.Context()))
+		all, err := l.AcquireAll(t.Context(), []string{"a", "b"})
+		require.NoError(t, err)
+		time.Sleep(100 * time.Millisecond)
+		require.NoError(t, all.Release(t.Context()))
 	}
 	require.Empty(t, audit.Stop())
 	require.Greater(t, audit.replay.judged, 10)
@@ -37,7 +41,7 @@ func TestAuditOfARealNode(t *testing.T) {
 
 func TestAudit(t *testing.T) {
 	const (
-		acquire = `"EVALSHA" "x" "2" "redlock:{a}" "redlock:marker" "%s" "1000" "1" "1" "redlock:fence:1" "m" "0" "0" "1000" "1" "0" "q" "w" "" "0" "1800"`
+		acquire = `"EVALSHA" "x" "2" "redlock:{a}" "redlock:marker" "%s" "1000" "1" "1" "redlock:fence:1" "m" "0" "0" "1000" "1" "0" "q" "w" "" "1800"`
 		extend  = `"EVALSHA" "y" "2" "redlock:{a}" "redlock:marker" "%s" "1000" "1" "1" "redlock:fence:1" "m" "0" "0"`
 		release = `"EVALSHA" "z" "1" "redlock:{a}" "%s" "w" "1800" "" "" "1" "0" "q"`
 	)
@@ -50,6 +54,20 @@ func TestAudit(t *testing.T) {
 	grant := func(at int64, owner string) step {
 		return step{at, acquire, owner, []string{`"SET" "redlock:{a}" "` + owner + `" "NX" "PX" "1000"`, `"ZPOPMIN" "q"`, `"MGET" "redlock:{a}" "redlock:marker"`}}
 	}
+	grant2 := func(at int64, owner string) step {
+		s := grant(at, owner)
+		s.by = strings.ReplaceAll(s.by, "{a}", "{b}")
+		for i := range s.commands {
+			s.commands[i] = strings.ReplaceAll(s.commands[i], "{a}", "{b}")
+		}
+		return s
+	}
+	// B asks for a, C is renewed on b, A lets go of a.
+	const batch = `"EVALSHA" "w" "3" "redlock:marker" "redlock:{a}" "redlock:{b}" "m" "0" "0" "1000" "1" "redlock" "redlock:wake:" "1800" ` +
+		`"acquire" "%s" "1000" "1" "9" "1" "extend" "C" "1000" "1" "9" "1" "end" "A" "redlock:{a}"`
+	// B asks for a, so does C, too late, and so does a renewal of D's; then A lets go.
+	const lateBatch = `"EVALSHA" "w" "4" "redlock:marker" "redlock:{a}" "redlock:{a}" "redlock:{a}" "m" "0" "0" "1000" "1" "redlock" "redlock:wake:" "1800" ` +
+		`"acquire" "%s" "1000" "1" "9" "1" "acquire" "C" "1000" "1" "0" "1" "extend" "D" "1000" "1" "0" "1" "end" "A" "redlock:{a}"`
 	for _, row := range []struct {
 		name  string
 		steps []step
@@ -81,6 +99,24 @@ func TestAudit(t *testing.T) {
 			{0, `"EVAL" "mark" "1" "redlock:marker" "m"`, "", []string{`"SET" "redlock:marker" "id:2000000:0:x"`}},
 			{1000, acquire, "A", []string{`"SET" "redlock:{a}" "A" "NX" "PX" "1000"`, `"ZPOPMIN" "q"`, `"DEL" "redlock:{a}"`}},
 		}, ""},
+		{"a batch", []step{grant(0, "A"), grant2(1, "C"), {500, batch, "B", []string{
+			`"SET" "redlock:{a}" "B" "NX" "PX" "1000"`, `"GETEX" "redlock:{a}"`, `"GETEX" "redlock:{b}"`, `"PEXPIRE" "redlock:{b}" "1000" "GT"`,
+			`"GETEX" "redlock:{a}"`, `"DEL" "redlock:{a}"`, `"EXISTS" "redlock:marker" "redlock:{a}"`,
+		}}, grant(600, "D")}, ""},
+		{"a batch with steps that are late", []step{grant(0, "A"), {500, lateBatch, "B", []string{
+			`"SET" "redlock:{a}" "B" "NX" "PX" "1000"`, `"GETEX" "redlock:{a}"`, `"GETEX" "redlock:{a}"`, `"DEL" "redlock:{a}"`,
+		}}, grant(600, "E")}, ""},
+		{"a batch that deletes another's", []step{grant(0, "A"), grant2(1, "C"), {500, batch, "B", []string{
+			`"SET" "redlock:{a}" "B" "NX" "PX" "1000"`, `"GETEX" "redlock:{a}"`, `"DEL" "redlock:{a}"`,
+			`"GETEX" "redlock:{b}"`, `"PEXPIRE" "redlock:{b}" "1000" "GT"`, `"EXISTS" "redlock:marker" "redlock:{a}"`,
+		}}}, `acquire of B to redlock:{a}: deletes "A", of another owner`},
+		{"handed over, and on", []step{grant(0, "A"),
+			{500, strings.Replace(extend, `"m" "0" "0"`, `"m" "0" "0A"`, 1), "B", []string{`"PEXPIRE" "redlock:{a}" "1000" "GT"`, `"SET" "redlock:{a}" "B" "KEEPTTL"`}},
+			{600, release, "B", []string{`"DEL" "redlock:{a}"`}},
+		}, ""},
+		{"handed over by who does not hold it", []step{grant(0, "A"),
+			{500, strings.Replace(extend, `"m" "0" "0"`, `"m" "0" "0C"`, 1), "B", []string{`"SET" "redlock:{a}" "B" "KEEPTTL"`}},
+		}, `"B" forgets A`},
 		{"others' writes are not judged", []step{grant(0, "A"), {500, `"DEL" "redlock:{a}"`, "", nil}, grant(501, "B")}, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -96,7 +96,7 @@ func (r *rig) requireEndsInTime(g *redlock.Guard) {
 	require.Less(r.t, r.history.Of(g).Last.Sub(until), 50*time.Millisecond, "it was alive after its end")
 }
 
-// A minority of nodes is frozen, killed, stopped and started again empty, cut off and connected again, one fault
+// A minority of nodes is frozen, killed, stopped and started again empty, silent and healed, one fault
 // after the other, while a lock is held all the time and others come and go.
 func TestMinorityOutages(t *testing.T) {
 	r := newRig(t, containers.Options{})
@@ -113,17 +113,17 @@ func TestMinorityOutages(t *testing.T) {
 	// A node that comes back empty grants nothing for a lease, and no two faults may overlap by that: as with anything
 	// that survives a minority, the next fault waits.
 	recovered := func() {
-		require.NoError(t, r.set.Heal(ctx))
+		require.NoError(t, r.set.Clear(ctx))
 		r.requireHeldFor(g, lease)
 	}
 	for i, fault := range []struct {
 		name   string
 		strike func(*containers.Node) error
 	}{
-		{"pause", func(n *containers.Node) error { return n.Pause(ctx) }},
+		{"freeze", func(n *containers.Node) error { return n.Freeze(ctx) }},
 		{"kill", func(n *containers.Node) error { return n.Kill(ctx) }},
 		{"stop", func(n *containers.Node) error { return n.Stop(ctx) }},
-		{"disconnect", func(n *containers.Node) error { return n.Disconnect(ctx, containers.West) }},
+		{"silence", func(n *containers.Node) error { return n.Silence(ctx, containers.West) }},
 	} {
 		for _, n := range []*containers.Node{r.set.Nodes[i], r.set.Nodes[i+1]} {
 			require.NoError(t, fault.strike(n))
@@ -136,20 +136,20 @@ func TestMinorityOutages(t *testing.T) {
 	r.release(r.tryFor(b, "held", soon))
 }
 
-// A majority is paused: the guard ends by its clock, nobody else gets the lock, and what the nodes find waiting for
+// A majority is frozen: the guard ends by its clock, nobody else gets the lock, and what the nodes find waiting for
 // them when they go on does nothing.
-func TestMajorityPaused(t *testing.T) {
+func TestMajorityFrozen(t *testing.T) {
 	r := newRig(t, containers.Options{})
 	ctx := t.Context()
 	a, b := r.locker(containers.West), r.locker(containers.West)
 	g := r.tryFor(a, "held", soon)
 	for _, n := range r.set.Nodes[:3] {
-		require.NoError(t, n.Pause(ctx))
+		require.NoError(t, n.Freeze(ctx))
 	}
 	r.requireEndsInTime(g)
 	_, err := r.try(b, "held")
 	require.ErrorIs(t, err, redlock.ErrNoQuorum)
-	require.NoError(t, r.set.Heal(ctx))
+	require.NoError(t, r.set.Clear(ctx))
 	next := r.tryFor(b, "held", lease+soon)
 	require.Greater(t, next.FencingToken(), g.FencingToken())
 	r.requireHeldFor(next, lease)
@@ -183,8 +183,8 @@ func TestTwoMajorities(t *testing.T) {
 	ctx := t.Context()
 	west, east := r.locker(containers.West), r.locker(containers.East)
 	g := r.tryFor(west, "held", soon)
-	require.NoError(t, r.set.Cut(ctx, containers.West, 3, 4))
-	require.NoError(t, r.set.Cut(ctx, containers.East, 0, 1))
+	require.NoError(t, r.set.Silence(ctx, containers.West, 3, 4))
+	require.NoError(t, r.set.Silence(ctx, containers.East, 0, 1))
 
 	// West still has a quorum: 0, 1, 2. East has one to ask, and is refused by the node they share.
 	_, err := r.try(east, "held")
@@ -194,14 +194,14 @@ func TestTwoMajorities(t *testing.T) {
 	require.Error(t, err)
 
 	// Now it loses the shared one.
-	require.NoError(t, r.set.Cut(ctx, containers.West, 2))
+	require.NoError(t, r.set.Silence(ctx, containers.West, 2))
 	r.requireEndsInTime(g)
 	next := r.tryFor(east, "held", lease+soon)
 	require.Greater(t, next.FencingToken(), g.FencingToken())
 	_, err = r.try(west, "held")
 	require.ErrorIs(t, err, redlock.ErrNoQuorum)
 
-	require.NoError(t, r.set.Heal(ctx))
+	require.NoError(t, r.set.Clear(ctx))
 	r.requireHeldFor(next, lease)
 	_, err = r.try(west, "held")
 	require.ErrorIs(t, err, redlock.ErrNotLocked)

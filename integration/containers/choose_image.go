@@ -15,9 +15,8 @@ import (
 // registryImage is what machines without a redis-server run.
 const registryImage = "redis:8"
 
-// chooseImage returns the image to run and makes sure that it exists, where that can
-// be done without a registry. An image it does not find is left to testcontainers,
-// which pulls it.
+// chooseImage returns the image to run and makes sure that it exists, where that can be done without a registry. An
+// image it does not find is left to testcontainers, which pulls it.
 func chooseImage(ctx context.Context, engine client.APIClient) (string, error) {
 	if name := os.Getenv("REDLOCK_TEST_IMAGE"); name != "" {
 		return name, nil
@@ -39,9 +38,9 @@ func chooseImage(ctx context.Context, engine client.APIClient) (string, error) {
 	return registryImage, nil
 }
 
-// lockBuilds makes test processes, which go test runs side by side, build one after the
-// other: two at once would leave an image without a name. The lock is on the directory
-// for temporary files itself, so that no file stays behind for it.
+// lockBuilds makes test processes, which go test runs side by side, build one after the other: two at once would leave
+// an image without a name. The lock is on the directory for temporary files itself, so that no file stays behind for
+// it.
 func lockBuilds() (unlock func() error, err error) {
 	dir, err := os.Open(os.TempDir())
 	if err != nil {

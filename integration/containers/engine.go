@@ -12,8 +12,8 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 )
 
-// engineOf returns the engine, or ends the test: with a skip where there is none, with
-// a failure where REDLOCK_NEED_DOCKER=1 says that there must be one.
+// engineOf returns the engine, or ends the test: with a skip where there is none, with a failure where
+// REDLOCK_NEED_DOCKER=1 says that there must be one.
 func engineOf(t testing.TB) client.APIClient {
 	t.Helper()
 	if !mainCalled {
@@ -44,8 +44,8 @@ var findEngine = sync.OnceValues(func() (engine client.APIClient, err error) {
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
-	// testcontainers goes on looking where DOCKER_HOST names an engine that does not
-	// answer, and would run the tests on another one than was asked for.
+	// testcontainers goes on looking where DOCKER_HOST names an engine that does not answer, and would run the tests on
+	// another one than was asked for.
 	if host := os.Getenv("DOCKER_HOST"); host != "" {
 		if err := pingHost(ctx); err != nil {
 			return nil, fmt.Errorf("DOCKER_HOST=%s: %w", host, err)

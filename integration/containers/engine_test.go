@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Where there is no engine the suite says so: it skips, or fails where it was told
-// that one is needed. No engine answers at an address that nothing listens on.
+// Where there is no engine the suite says so: it skips, or fails where it was told that one is needed. No engine
+// answers at an address that nothing listens on.
 func TestNoEngine(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)

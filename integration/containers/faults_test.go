@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(containers.Main(m)) }
 
-// silence is how long a node has to be silent to be called silent. A node that
-// answers, answers within milliseconds; the bound it is given for that is patience.
+// silence is how long a node has to be silent to be called silent. A node that answers, answers within milliseconds;
+// the bound it is given for that is patience.
 const (
 	silence  = time.Second
 	patience = 30 * time.Second
@@ -36,11 +36,11 @@ func TestFaults(t *testing.T) {
 		name string
 		test func(*testing.T, *containers.Node, rueidis.Client)
 	}{
-		{"pause is silence and loses nothing", testPause},
+		{"freeze is silence and loses nothing", testFreeze},
 		{"stop and start lose the memory", testStop},
 		{"kill and start lose the memory", testKill},
-		{"restart loses the memory", testRestart},
-		{"disconnect is silence and loses nothing", testDisconnect},
+		{"crash loses the memory", testCrashEmpty},
+		{"silence heals and loses nothing", testSilence},
 	}
 	for i, fault := range faults {
 		t.Run(fault.name, func(t *testing.T) {
@@ -52,10 +52,10 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func testPause(t *testing.T, node *containers.Node, client rueidis.Client) {
-	require.NoError(t, node.Pause(t.Context()))
+func testFreeze(t *testing.T, node *containers.Node, client rueidis.Client) {
+	require.NoError(t, node.Freeze(t.Context()))
 	requireSilent(t, client)
-	require.NoError(t, node.Unpause(t.Context()))
+	require.NoError(t, node.Thaw(t.Context()))
 	requireAnswers(t, client)
 	require.Equal(t, "before", do(t, client, "GET", "key"))
 }
@@ -76,19 +76,19 @@ func testKill(t *testing.T, node *containers.Node, client rueidis.Client) {
 	requireForgotten(t, node, addr, run, client)
 }
 
-func testRestart(t *testing.T, node *containers.Node, client rueidis.Client) {
+func testCrashEmpty(t *testing.T, node *containers.Node, client rueidis.Client) {
 	addr, run := node.Addr(containers.West), runID(t, client)
-	require.NoError(t, node.Restart(t.Context()))
+	require.NoError(t, node.CrashEmpty(t.Context()))
 	requireForgotten(t, node, addr, run, client)
 }
 
-func testDisconnect(t *testing.T, node *containers.Node, client rueidis.Client) {
+func testSilence(t *testing.T, node *containers.Node, client rueidis.Client) {
 	addr, run := node.Addr(containers.West), runID(t, client)
-	require.NoError(t, node.Disconnect(t.Context(), containers.West))
+	require.NoError(t, node.Silence(t.Context(), containers.West))
 	requireSilent(t, client)
 	_, err := rueidis.NewClient(option(addr))
-	require.Error(t, err, "a dial to a disconnected node")
-	require.NoError(t, node.Connect(t.Context(), containers.West))
+	require.Error(t, err, "a dial to a silent node")
+	require.NoError(t, node.Heal(t.Context(), containers.West))
 	require.Equal(t, addr, node.Addr(containers.West))
 	requireAnswers(t, client)
 	require.Equal(t, run, runID(t, client))
@@ -150,8 +150,7 @@ func requireSilent(t *testing.T, client rueidis.Client) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// requireGone wants an error and does not care which: a closed connection, a refused
-// or a lost dial.
+// requireGone wants an error and does not care which: a closed connection, a refused or a lost dial.
 func requireGone(t *testing.T, client rueidis.Client) {
 	t.Helper()
 	_, err := try(client, silence, "PING")

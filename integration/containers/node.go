@@ -22,9 +22,8 @@ const (
 
 func (s Side) String() string { return [sides]string{"west", "east"}[s] }
 
-// Node is one Redis in a container. Its methods are the faults it can suffer and their
-// ends; each returns when the engine has done it. They may be called from several
-// goroutines, for one node one after the other.
+// Node is one Redis in a container. Its methods are the faults it can suffer and their ends; each returns when the
+// engine has done it. They may be called from several goroutines, for one node one after the other.
 type Node struct {
 	engine   client.APIClient
 	id       string
@@ -49,24 +48,22 @@ func (n *Node) Addr(side Side) string {
 	return net.JoinHostPort(n.networks[side].addr.String(), "6379")
 }
 
-// Pause freezes the node's process. The kernel goes on accepting connections and
-// bytes for it, so clients see silence, and commands sent meanwhile are executed
-// after [Node.Unpause]. The engine refuses to stop, kill or restart a paused node.
-func (n *Node) Pause(ctx context.Context) error {
+// Freeze stops the node's process as SIGSTOP does. The kernel goes on accepting connections and bytes for it, so
+// clients see silence, and commands sent meanwhile are executed after [Node.Thaw]. The engine refuses to stop, or kill
+// a frozen node.
+func (n *Node) Freeze(ctx context.Context) error {
 	_, err := n.engine.ContainerPause(ctx, n.id, client.ContainerPauseOptions{})
-	return wrap("pause", err)
+	return wrap("freeze", err)
 }
 
-// Unpause lets the process go on, with its memory, its connections, and keys that
-// have expired meanwhile by its clock.
-func (n *Node) Unpause(ctx context.Context) error {
+// Thaw lets the process go on, with its memory, its connections, and keys that have expired meanwhile by its clock.
+func (n *Node) Thaw(ctx context.Context) error {
 	_, err := n.engine.ContainerUnpause(ctx, n.id, client.ContainerUnpauseOptions{})
-	return wrap("unpause", err)
+	return wrap("thaw", err)
 }
 
-// Stop ends the process with SIGTERM. It closes its connections, then the address
-// vanishes with the container's network interface: a dial finds no route after some
-// 4 s, unless its own timeout is shorter, and is never refused.
+// Stop ends the process with SIGTERM. It closes its connections, then the address vanishes with the container's network
+// interface: a dial finds no route after some 4 s, unless its own timeout is shorter, and is never refused.
 func (n *Node) Stop(ctx context.Context) error {
 	_, err := n.engine.ContainerStop(ctx, n.id, client.ContainerStopOptions{})
 	return wrap("stop", err)
@@ -87,8 +84,8 @@ func (n *Node) Kill(ctx context.Context) error {
 	}
 }
 
-// Start starts a stopped or killed node: empty, with a new run_id, at the same
-// addresses. It returns when the node answers on every side it is connected to.
+// Start starts a stopped or killed node: empty, with a new run_id, at the same addresses. It returns when the node
+// answers on every side it is connected to.
 func (n *Node) Start(ctx context.Context) error {
 	if _, err := n.engine.ContainerStart(ctx, n.id, client.ContainerStartOptions{}); err != nil {
 		return wrap("start", err)
@@ -96,41 +93,39 @@ func (n *Node) Start(ctx context.Context) error {
 	return n.Ready(ctx)
 }
 
-// Restart is [Node.Stop] and [Node.Start]: the node forgets everything.
-func (n *Node) Restart(ctx context.Context) error {
-	if err := n.Stop(ctx); err != nil {
+// CrashEmpty is [Node.Kill] and [Node.Start]: the node forgets everything.
+func (n *Node) CrashEmpty(ctx context.Context) error {
+	if err := n.Kill(ctx); err != nil {
 		return err
 	}
 	return n.Start(ctx)
 }
 
-// Disconnect cuts the node off from one side. Its process runs on and notices
-// nothing; clients of that side see silence on open connections, and dials that time
-// out or find no route.
-func (n *Node) Disconnect(ctx context.Context, side Side) error {
+// Silence takes the node's network to one side away. Its process runs on and notices nothing; clients of that side see
+// silence on open connections, and dials that time out or find no route.
+func (n *Node) Silence(ctx context.Context, side Side) error {
 	_, err := n.engine.NetworkDisconnect(ctx, n.networks[side].network, client.NetworkDisconnectOptions{Container: n.id})
-	return wrap("disconnect "+side.String(), err)
+	return wrap("silence "+side.String(), err)
 }
 
-// Connect undoes [Node.Disconnect], and returns when the node answers on that side,
-// if it runs. Connections that were open at the cut go on where neither end gave
-// them up, and what was sent meanwhile arrives.
-func (n *Node) Connect(ctx context.Context, side Side) error {
+// Heal ends [Node.Silence], and returns when the node answers on that side, if it runs. Connections that were open go
+// on where neither end gave them up, and what was sent meanwhile arrives.
+func (n *Node) Heal(ctx context.Context, side Side) error {
 	if err := n.attach(ctx, side); err != nil {
 		return err
 	}
 	return n.Ready(ctx)
 }
 
-// Heal ends whatever fault the node is in: it is unpaused, connected to all sides and
-// started, and answers everywhere. A node in no fault is only asked.
-func (n *Node) Heal(ctx context.Context) error {
+// Clear ends whatever fault the node is in: it is thawed, connected to all sides and started, and answers everywhere. A
+// node in no fault is only asked.
+func (n *Node) Clear(ctx context.Context) error {
 	state, err := n.inspect(ctx)
 	if err != nil {
 		return err
 	}
 	if state.State.Paused {
-		if err := n.Unpause(ctx); err != nil {
+		if err := n.Thaw(ctx); err != nil {
 			return err
 		}
 	}
@@ -147,8 +142,7 @@ func (n *Node) Heal(ctx context.Context) error {
 	return n.Ready(ctx)
 }
 
-// Ready returns when the node answers on every side it is connected to, at once if
-// it is stopped or paused.
+// Ready returns when the node answers on every side it is connected to, at once if it is stopped or frozen.
 func (n *Node) Ready(ctx context.Context) error {
 	state, err := n.inspect(ctx)
 	if err != nil || !state.State.Running || state.State.Paused {

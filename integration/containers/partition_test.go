@@ -10,8 +10,8 @@ import (
 	"github.com/redlock-go/redlock/integration/containers"
 )
 
-// Two groups of clients, each with a majority, and the two majorities are different:
-// west reaches 0, 1, 2 and east reaches 2, 3, 4. Only node 2 can tell them of each other.
+// Two groups of clients, each with a majority, and the two majorities are different: west reaches 0, 1, 2 and east
+// reaches 2, 3, 4. Only node 2 can tell them of each other.
 func TestTwoSidesSeeDifferentMajorities(t *testing.T) {
 	set := containers.Start(t, containers.Options{Sides: 2})
 	west := dialAll(t, set.Addrs(containers.West))
@@ -21,8 +21,8 @@ func TestTwoSidesSeeDifferentMajorities(t *testing.T) {
 		require.Equal(t, "by west", do(t, east[i], "GET", "seen"), "both sides of node %d are one server", i)
 	}
 
-	require.NoError(t, set.Cut(t.Context(), containers.West, 3, 4))
-	require.NoError(t, set.Cut(t.Context(), containers.East, 0, 1))
+	require.NoError(t, set.Silence(t.Context(), containers.West, 3, 4))
+	require.NoError(t, set.Silence(t.Context(), containers.East, 0, 1))
 
 	// In one parallel group, so that five silences take the time of one.
 	t.Run("cut", func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestTwoSidesSeeDifferentMajorities(t *testing.T) {
 		}
 	})
 
-	require.NoError(t, set.Heal(t.Context()))
+	require.NoError(t, set.Clear(t.Context()))
 	for i := range set.Nodes {
 		requireAnswers(t, west[i])
 		requireAnswers(t, east[i])
@@ -55,20 +55,20 @@ func TestTwoSidesSeeDifferentMajorities(t *testing.T) {
 	}
 }
 
-// Heal ends all faults at once, also several on one node.
-func TestHeal(t *testing.T) {
+// Clear ends all faults at once, also several on one node.
+func TestClear(t *testing.T) {
 	set := containers.Start(t, containers.Options{Nodes: 3, Sides: 2})
-	paused, stopped, killed := set.Nodes[0], set.Nodes[1], set.Nodes[2]
-	require.NoError(t, paused.Disconnect(t.Context(), containers.East))
-	require.NoError(t, paused.Pause(t.Context()))
+	frozen, stopped, killed := set.Nodes[0], set.Nodes[1], set.Nodes[2]
+	require.NoError(t, frozen.Silence(t.Context(), containers.East))
+	require.NoError(t, frozen.Freeze(t.Context()))
 	require.NoError(t, stopped.Stop(t.Context()))
-	require.NoError(t, stopped.Disconnect(t.Context(), containers.West))
-	require.NoError(t, stopped.Disconnect(t.Context(), containers.East))
-	require.NoError(t, killed.Disconnect(t.Context(), containers.West))
+	require.NoError(t, stopped.Silence(t.Context(), containers.West))
+	require.NoError(t, stopped.Silence(t.Context(), containers.East))
+	require.NoError(t, killed.Silence(t.Context(), containers.West))
 	require.NoError(t, killed.Kill(t.Context()))
 
-	require.NoError(t, set.Heal(t.Context()))
-	require.NoError(t, set.Heal(t.Context()), "nothing left to heal")
+	require.NoError(t, set.Clear(t.Context()))
+	require.NoError(t, set.Clear(t.Context()), "nothing left to end")
 	for _, side := range []containers.Side{containers.West, containers.East} {
 		for _, client := range dialAll(t, set.Addrs(side)) {
 			do(t, client, "PING")

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// waitReady returns when the server at addr answers a PING. Any answer counts but
-// "loading": one that asks for a password is ready as well.
+// waitReady returns when the server at addr answers a PING. Any answer counts but "loading": one that asks for a
+// password is ready as well.
 func waitReady(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -27,13 +27,12 @@ func waitReady(ctx context.Context, addr string) error {
 	}
 }
 
-// readyTimeout is generous: a server starts in some 10 ms, but five containers start
-// together, maybe beside other test suites.
+// readyTimeout is generous: a server starts in some 10 ms, but five containers start together, maybe beside other test
+// suites.
 const readyTimeout = 30 * time.Second
 
 func pingNode(ctx context.Context, addr string) error {
-	// A dial that meets a half-made network waits a second for its first
-	// retransmission; a new one is quicker.
+	// A dial that meets a half-made network waits a second for its first retransmission; a new one is quicker.
 	dialer := net.Dialer{Timeout: 250 * time.Millisecond}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {

@@ -12,11 +12,10 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// The reaper is this test binary once more, in a session of its own. It holds the
-// read end of a pipe whose write end only the test process has, so that it hears of
-// that process's end whatever the reason: a panic in some goroutine, the timeout of
-// go test, Ctrl-C, kill -9. Then it removes everything the run still has. It does
-// what testcontainers' Ryuk does, without an image that has to be pulled.
+// The reaper is this test binary once more, in a session of its own. It holds the read end of a pipe whose write end
+// only the test process has, so that it hears of that process's end whatever the reason: a panic in some goroutine, the
+// timeout of go test, Ctrl-C, kill -9. Then it removes everything the run still has. It does what testcontainers' Ryuk
+// does, without an image that has to be pulled.
 
 const reapEnv = "REDLOCK_TEST_REAP"
 
@@ -27,8 +26,8 @@ var reaper struct {
 	pipe io.Closer
 }
 
-// startReaper starts it with the first set of a run: a run that has no engine, or no
-// test that wants one, has nothing to clean up.
+// startReaper starts it with the first set of a run: a run that has no engine, or no test that wants one, has nothing
+// to clean up.
 func startReaper(engine client.APIClient) error {
 	reaper.once.Do(func() {
 		self, err := os.Executable()
@@ -53,8 +52,8 @@ func startReaper(engine client.APIClient) error {
 	return reaper.err
 }
 
-// stopReaper ends the reaper as the end of this process would, and waits for it, so
-// that nothing is left when go test returns.
+// stopReaper ends the reaper as the end of this process would, and waits for it, so that nothing is left when go test
+// returns.
 func stopReaper() error {
 	if reaper.cmd == nil {
 		return nil
@@ -73,8 +72,7 @@ func reap(run string) int {
 	defer cancel()
 	engine, err := client.New(client.FromEnv)
 	if err == nil {
-		// Twice: a request that the test process had sent when it ended may be
-		// carried out after the first look.
+		// Twice: a request that the test process had sent when it ended may be carried out after the first look.
 		err = removeLabeled(ctx, engine, labelRun, run)
 		if err == nil {
 			err = removeLabeled(ctx, engine, labelRun, run)

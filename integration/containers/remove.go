@@ -10,13 +10,12 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// removeTimeout bounds the removal of one set. On an idle machine it takes about a
-// second; the rest is for machines that are not idle.
+// removeTimeout bounds the removal of one set. On an idle machine it takes about a second; the rest is for machines
+// that are not idle.
 const removeTimeout = time.Minute
 
-// removeLabeled removes every container, then every network, with this label and
-// value. It asks the engine what there is instead of remembering what was created: a
-// creation whose answer was lost is found as well.
+// removeLabeled removes every container, then every network, with this label and value. It asks the engine what there
+// is instead of remembering what was created: a creation whose answer was lost is found as well.
 func removeLabeled(ctx context.Context, engine client.APIClient, label, value string) error {
 	filter := make(client.Filters).Add("label", label+"="+value)
 	containers, err := engine.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filter})
@@ -43,9 +42,8 @@ func removeLabeled(ctx context.Context, engine client.APIClient, label, value st
 	}))
 }
 
-// removeContainer returns when the container is gone, also where another process is
-// already removing it: the engine then answers "conflict", and its networks are busy
-// until it is done.
+// removeContainer returns when the container is gone, also where another process is already removing it: the engine
+// then answers "conflict", and its networks are busy until it is done.
 func removeContainer(ctx context.Context, engine client.APIClient, id string) error {
 	for {
 		_, err := engine.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
@@ -60,8 +58,8 @@ func removeContainer(ctx context.Context, engine client.APIClient, id string) er
 	}
 }
 
-// removeDead removes what test processes of this machine left behind that ended
-// without their reaper, a reboot for instance.
+// removeDead removes what test processes of this machine left behind that ended without their reaper, a reboot for
+// instance.
 func removeDead(ctx context.Context, engine client.APIClient) error {
 	filter := make(client.Filters).Add("label", labelOwner)
 	containers, err := engine.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filter})
@@ -95,8 +93,8 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// atOnce does one step for all items in parallel and joins the errors: the engine
-// spends most of each step waiting for the kernel.
+// atOnce does one step for all items in parallel and joins the errors: the engine spends most of each step waiting for
+// the kernel.
 func atOnce[T any](items []T, step func(T) error) error {
 	errs := make([]error, len(items))
 	var wg sync.WaitGroup

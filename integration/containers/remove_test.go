@@ -35,8 +35,7 @@ func TestReaperCleansUpAfterDeath(t *testing.T) {
 			require.NoError(t, victim.Start())
 			t.Cleanup(func() { victim.Process.Kill(); victim.Wait() })
 
-			// The victim says which run it is, lives while it is looked at, and dies
-			// when it is told to.
+			// The victim says which run it is, lives while it is looked at, and dies when it is told to.
 			line, err := bufio.NewReader(stdout).ReadString('\n')
 			require.NoError(t, err)
 			run := strings.TrimSpace(line)
@@ -65,8 +64,8 @@ func TestVictim(t *testing.T) {
 	select {}
 }
 
-// What a dead process left is removed by the next run; what a living one has, and what
-// belongs to another machine, is not.
+// What a dead process left is removed by the next run; what a living one has, and what belongs to another machine, is
+// not.
 func TestRemoveDead(t *testing.T) {
 	engine := engineOf(t)
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)

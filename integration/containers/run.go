@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Everything this package creates carries these labels, so that it can be found
-// again by a process that knows nothing else.
+// Everything this package creates carries these labels, so that it can be found again by a process that knows nothing
+// else.
 const (
 	labelRun   = "redlock.test.run"   // one test process
 	labelSet   = "redlock.test.set"   // one Start
@@ -31,8 +31,8 @@ func (o owner) String() string {
 	return fmt.Sprintf("%s/%s/%d/%s", o.host, o.boot, o.pid, o.started)
 }
 
-// dead reports that the process which wrote label is known to be gone. The owner may
-// live on another machine that uses the same engine: of that one nothing is known.
+// dead reports that the process which wrote label is known to be gone. The owner may live on another machine that uses
+// the same engine: of that one nothing is known.
 func dead(label string) bool {
 	host, rest, _ := strings.Cut(label, "/")
 	boot, rest, _ := strings.Cut(rest, "/")
@@ -57,8 +57,8 @@ func bootID() string {
 	return strings.TrimSpace(string(id))
 }
 
-// startedAt is the 22nd field of /proc/pid/stat, empty where there is no such process.
-// The second field is the program's name in parentheses and may hold spaces.
+// startedAt is the 22nd field of /proc/pid/stat, empty where there is no such process. The second field is the
+// program's name in parentheses and may hold spaces.
 func startedAt(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

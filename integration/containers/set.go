@@ -32,9 +32,8 @@ type Set struct {
 // startTimeout bounds [Start], an image to be built or pulled included.
 const startTimeout = 5 * time.Minute
 
-// Start starts the nodes and returns when all of them answer. They are removed when t
-// ends. It skips t where there is no container engine, and fails it where
-// REDLOCK_NEED_DOCKER=1 demands one. The package's TestMain has to call [Main].
+// Start starts the nodes and returns when all of them answer. They are removed when t ends. It skips t where there is
+// no container engine, and fails it where REDLOCK_NEED_DOCKER=1 demands one. The package's TestMain has to call [Main].
 func Start(t testing.TB, opt Options) *Set {
 	t.Helper()
 	engine := engineOf(t)
@@ -99,19 +98,18 @@ func (s *Set) ClientOptions(side Side) []rueidis.ClientOption {
 	return options
 }
 
-// Cut disconnects the nodes with these indexes from one side. Clients of the other
-// side notice nothing.
-func (s *Set) Cut(ctx context.Context, side Side, nodes ...int) error {
-	return atOnce(nodes, func(i int) error { return s.Nodes[i].Disconnect(ctx, side) })
+// Silence silences the nodes with these indexes to one side. Clients of the other side notice nothing.
+func (s *Set) Silence(ctx context.Context, side Side, nodes ...int) error {
+	return atOnce(nodes, func(i int) error { return s.Nodes[i].Silence(ctx, side) })
 }
 
-// Heal heals every node, see [Node.Heal].
-func (s *Set) Heal(ctx context.Context) error {
-	return atOnce(s.Nodes, func(n *Node) error { return n.Heal(ctx) })
+// Clear clears every node, see [Node.Clear].
+func (s *Set) Clear(ctx context.Context) error {
+	return atOnce(s.Nodes, func(n *Node) error { return n.Clear(ctx) })
 }
 
-// create makes the node's networks and its container, attaches all of them while the
-// container does not run yet, and starts it.
+// create makes the node's networks and its container, attaches all of them while the container does not run yet, and
+// starts it.
 func (n *Node) create(ctx context.Context, image string, labels map[string]string, args []string) error {
 	for side := range n.networks {
 		nw, addr, err := newNetwork(ctx, labels)

@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -8,13 +9,17 @@ import (
 	"github.com/redlock-go/redlock/internal/redisproc/redistest"
 )
 
-// StartCluster starts the smallest Redis Cluster that works: one node with all slots.
-// It returns when the cluster serves every key.
+// StartCluster starts the smallest Redis Cluster that works: one node with all slots. It returns when the cluster
+// serves every key.
 func StartCluster(t testing.TB) *redisproc.Node {
 	t.Helper()
 	// Not on a unix socket: clients of a cluster dial the addresses it tells them.
 	node := redistest.Start(t, redisproc.Options{TCP: true, Args: []string{"--cluster-enabled", "yes"}})
-	if _, err := node.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383"); err != nil {
+	addSlots := []string{"CLUSTER", "ADDSLOTS"} // ADDSLOTSRANGE came with 7.0
+	for slot := range 16384 {
+		addSlots = append(addSlots, strconv.Itoa(slot))
+	}
+	if _, err := node.Do(addSlots...); err != nil {
 		t.Fatalf("engines: giving the node its slots: %v", err)
 	}
 	await(t, "the cluster is up", func() error {

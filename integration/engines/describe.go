@@ -7,10 +7,9 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Describe says what kind of server answers and in which version, "redis 7.0.15" or
-// "valkey 8.1.1", for test logs. Forks go on calling themselves Redis of the version
-// they forked from for old clients' sake; those that name themselves as well go by
-// that name.
+// Describe says what kind of server answers and in which version, "redis 7.0.15" or "valkey 8.1.1", for test logs.
+// Forks go on calling themselves Redis of the version they forked from for old clients' sake; those that name
+// themselves as well go by that name.
 func Describe(ctx context.Context, client rueidis.Client) (string, error) {
 	info, err := Info(ctx, client, "server")
 	if err != nil {

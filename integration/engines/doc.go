@@ -1,6 +1,5 @@
-// Package engines gives tests the kinds of servers that a node can be: plain ones,
-// started here or named from outside, one behind Sentinel, and one of a Redis Cluster,
-// which the library has to refuse.
+// Package engines gives tests the kinds of servers that a node can be: plain ones, started here or named from outside,
+// one behind Sentinel, and one of a Redis Cluster, which the library has to refuse.
 //
 // # Which server
 //

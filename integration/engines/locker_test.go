@@ -1,12 +1,9 @@
 package engines_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,16 +13,17 @@ import (
 	"github.com/redlock-go/redlock"
 	"github.com/redlock-go/redlock/integration/check"
 	"github.com/redlock-go/redlock/integration/engines"
+	"github.com/redlock-go/redlock/internal/logtest"
 	"github.com/redlock-go/redlock/internal/redisproc"
 	"github.com/redlock-go/redlock/internal/redisproc/redistest"
 )
 
 const lease = 2 * time.Second
 
-func newLocker(t *testing.T, log *logBuffer, prefix string, nodes []rueidis.ClientOption) *redlock.Locker {
+func newLocker(t *testing.T, log *logtest.Log, prefix string, nodes []rueidis.ClientOption) *redlock.Locker {
 	t.Helper()
 	l, err := redlock.NewLocker(redlock.LockerOption{
-		Nodes: nodes, KeyPrefix: prefix, KeyValidity: lease, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Nodes: nodes, KeyPrefix: prefix, KeyValidity: lease, Logger: log.Logger(),
 	})
 	require.NoError(t, err)
 	t.Cleanup(l.Close)
@@ -88,7 +86,7 @@ func TestLockerOnNodes(t *testing.T) {
 		}
 	})
 	h := judged(t)
-	var log logBuffer
+	var log logtest.Log
 	a, b := newLocker(t, &log, prefix, nodes), newLocker(t, &log, prefix, nodes)
 	require.Eventually(t, func() bool { return a.Init(context.Background()) == nil }, patience, 10*time.Millisecond)
 
@@ -116,7 +114,7 @@ func TestLockerOnSentinelLedNode(t *testing.T) {
 	others := redistest.StartSet(t, 4, redisproc.Options{TCP: true})
 	nodes := append([]rueidis.ClientOption{s.ClientOption()}, redistest.Options(others)...)
 	h := judged(t)
-	var log logBuffer
+	var log logtest.Log
 	a, b := newLocker(t, &log, "redlock", nodes), newLocker(t, &log, "redlock", nodes)
 	require.Eventually(t, func() bool { return a.Init(context.Background()) == nil }, patience, 10*time.Millisecond)
 
@@ -126,7 +124,7 @@ func TestLockerOnSentinelLedNode(t *testing.T) {
 	_, err := b.TryAcquire(context.Background(), "held")
 	require.ErrorIs(t, err, redlock.ErrNotLocked)
 	requireHeldFor(t, g, lease)
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "adopting a node that lost its memory") },
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "adopted a node that lost its memory") },
 		patience, 10*time.Millisecond, "the promoted server was taken for the old one")
 
 	// With two others gone each vote is needed, that of the promoted one too: to be had a lease after the failover.
@@ -146,7 +144,7 @@ func TestLockerOnSentinelLedNodeThatDies(t *testing.T) {
 	others := redistest.StartSet(t, 2, redisproc.Options{TCP: true})
 	nodes := append([]rueidis.ClientOption{s.ClientOption()}, redistest.Options(others)...)
 	h := judged(t)
-	var log logBuffer
+	var log logtest.Log
 	a := newLocker(t, &log, "redlock", nodes)
 	require.Eventually(t, func() bool { return a.Init(context.Background()) == nil }, patience, 10*time.Millisecond)
 	g := acquire(t, h, a, "held")
@@ -171,33 +169,33 @@ func tryUntil(t *testing.T, h *check.History, l *redlock.Locker, name string) *r
 	}
 }
 
-// A Redis Cluster is refused, and the error says why.
-func TestLockerRefusesCluster(t *testing.T) {
+// What cannot be a node is refused, and the error says why. One of three does not keep a Locker from starting.
+func TestLockerRefusesWhatIsNoNode(t *testing.T) {
 	t.Parallel()
-	cluster := engines.StartCluster(t)
-	nodes := append([]rueidis.ClientOption{redistest.Option(cluster)}, redistest.Options(redistest.StartSet(t, 2, redisproc.Options{}))...)
-	for range 3 {
-		_, err := redlock.NewLocker(redlock.LockerOption{Nodes: nodes})
-		require.ErrorIs(t, err, redlock.ErrUnsupportedNode)
-		require.ErrorContains(t, err, "cluster mode")
-		require.ErrorContains(t, err, cluster.Addr())
+	cluster := redistest.Option(engines.StartCluster(t))
+	s := engines.StartSentinel(t, 1)
+	sentinel := rueidis.ClientOption{InitAddress: s.ClientOption().InitAddress} // listed as if it were a server
+	unknown := s.ClientOption()
+	unknown.Sentinel.MasterSet = "nobody"
+	good := redistest.Options(redistest.StartSet(t, 2, redisproc.Options{}))
+	for _, row := range []struct {
+		node rueidis.ClientOption
+		says string
+		is   error
+	}{
+		{cluster, "cluster mode", redlock.ErrUnsupportedNode},
+		{sentinel, "it is a Sentinel", redlock.ErrUnsupportedNode},
+		{unknown, "No such master", redlock.ErrNodeDown},
+	} {
+		var log logtest.Log
+		l := newLocker(t, &log, "redlock", append([]rueidis.ClientOption{row.node}, good...))
+		require.Eventually(t, func() bool { return log.Count("node cannot vote", row.says, row.node.InitAddress[0]) == 1 }, patience, 10*time.Millisecond, row.says)
+		l.Close()
+		// Of two, both are needed.
+		_, err := redlock.NewLocker(redlock.LockerOption{Nodes: []rueidis.ClientOption{good[0], row.node}, KeyPrefix: "two", NodeTimeout: 2 * time.Second})
+		require.ErrorIs(t, err, redlock.ErrNoQuorum, row.says)
+		require.ErrorIs(t, err, row.is)
+		require.ErrorContains(t, err, row.says)
+		require.ErrorContains(t, err, row.node.InitAddress[0])
 	}
-}
-
-// logBuffer is a log that can be read while it is written.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

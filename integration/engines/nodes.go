@@ -17,9 +17,9 @@ import (
 // EnvAddrs names the environment variable that names the servers to test against.
 const EnvAddrs = "REDLOCK_TEST_ADDRS"
 
-// Nodes returns how to reach n independent servers, in the form of LockerOption.Nodes:
-// the first n of REDLOCK_TEST_ADDRS, or else n processes that live as long as the test.
-// Too few addresses fail the test, as a missing redis-server does.
+// Nodes returns how to reach n independent servers, in the form of LockerOption.Nodes: the first n of
+// REDLOCK_TEST_ADDRS, or else n processes that live as long as the test. Too few addresses fail the test, as a missing
+// redis-server does.
 func Nodes(t testing.TB, n int) []rueidis.ClientOption {
 	t.Helper()
 	addrs, err := parseAddrs(os.Getenv(EnvAddrs))

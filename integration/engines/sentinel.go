@@ -18,18 +18,18 @@ import (
 // masterSet is the name under which the sentinels know the primary.
 const masterSet = "redlock"
 
-// Sentinel is one node in the library's sense that consists of several servers: a
-// primary and a replica, and sentinels that say which of the two is the primary.
+// Sentinel is one node in the library's sense that consists of several servers: a primary and a replica, and sentinels
+// that say which of the two is the primary.
 type Sentinel struct {
-	// Servers are the two servers, the one that was the primary first. They can be
-	// killed, paused and restarted; the sentinels need a second to call one down.
+	// Servers are the two servers, the one that was the primary first. They can be killed, frozen and started again;
+	// the sentinels need a second to call one down.
 	Servers []*redisproc.Node
 
 	sentinels []string // host:port
 }
 
-// StartSentinel starts a primary, a replica and so many sentinels, and returns when
-// all sentinels know all of them, so that a failover is possible.
+// StartSentinel starts a primary, a replica and so many sentinels, and returns when all sentinels know all of them, so
+// that a failover is possible.
 func StartSentinel(t testing.TB, sentinels int) *Sentinel {
 	t.Helper()
 	if sentinels < 1 {
@@ -39,7 +39,7 @@ func StartSentinel(t testing.TB, sentinels int) *Sentinel {
 	feed := []string{"--repl-diskless-sync-delay", "0"}
 	primary := redistest.Start(t, redisproc.Options{TCP: true, Args: feed})
 	host, port, _ := net.SplitHostPort(primary.Addr())
-	replica := redistest.Start(t, redisproc.Options{TCP: true, Args: append([]string{"--replicaof", host + " " + port}, feed...)})
+	replica := redistest.Start(t, redisproc.Options{TCP: true, Args: append([]string{"--replicaof", host, port}, feed...)})
 	// The sentinels must meet a replica that is ready: they look again after 10 s.
 	await(t, "the replica follows the primary", func() error {
 		return wantInfo(replica, "replication", "master_link_status:up")
@@ -56,8 +56,7 @@ func StartSentinel(t testing.TB, sentinels int) *Sentinel {
 	return s
 }
 
-// ClientOption is how rueidis reaches the primary of the moment, in the form of one
-// element of LockerOption.Nodes.
+// ClientOption is how rueidis reaches the primary of the moment, in the form of one element of LockerOption.Nodes.
 func (s *Sentinel) ClientOption() rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress: s.sentinels,
@@ -75,10 +74,9 @@ func (s *Sentinel) Primary() (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// Failover makes the replica the primary and returns its address when every sentinel
-// names it and it takes writes. The old primary is not stopped: it goes on as a
-// primary, too, until the sentinels make it a replica, about a second later. A failover
-// back waits for that.
+// Failover makes the replica the primary and returns its address when every sentinel names it and it takes writes. The
+// old primary is not stopped: it goes on as a primary, too, until the sentinels make it a replica, about a second
+// later. A failover back waits for that.
 func (s *Sentinel) Failover(t testing.TB) string {
 	t.Helper()
 	old, err := s.Primary()

@@ -14,8 +14,8 @@ import (
 	"github.com/redlock-go/redlock/internal/redisproc"
 )
 
-// sentinelConf is the file a sentinel cannot do without: it keeps its state there. A
-// server is called down after a second of silence.
+// sentinelConf is the file a sentinel cannot do without: it keeps its state there. A server is called down after a
+// second of silence.
 const sentinelConf = `port %s
 bind 127.0.0.1
 dir %s
@@ -24,12 +24,12 @@ sentinel down-after-milliseconds %[3]s 1000
 sentinel failover-timeout %[3]s 10000
 `
 
-// watched runs "$@" until its standard input ends, which it does when the test closes
-// it or when the test process is no more: no sentinel outlives a killed test.
+// watched runs "$@" until its standard input ends, which it does when the test closes it or when the test process is no
+// more: no sentinel outlives a killed test.
 const watched = `"$@" </dev/null & cat >/dev/null; kill -9 $!`
 
-// startSentinel starts a sentinel of the primary at host:port on a free port, and
-// returns its address when it answers. It ends with the test.
+// startSentinel starts a sentinel of the primary at host:port on a free port, and returns its address when it answers.
+// It ends with the test.
 func startSentinel(t testing.TB, host, port string, quorum int) string {
 	t.Helper()
 	program, err := redisproc.Find()

@@ -29,7 +29,7 @@ func TestRow01MinorityKilled(t *testing.T) {
 	r.release(b.mustTry("later"))
 	for _, n := range r.nodes {
 		if !n.Running() {
-			require.NoError(t, n.RestartEmpty())
+			require.NoError(t, n.CrashEmpty())
 		}
 	}
 	r.settle("held")
@@ -58,7 +58,7 @@ func TestRow02QuorumKilled(t *testing.T) {
 	require.ErrorIs(t, err, redlock.ErrNoQuorum)
 
 	for _, n := range r.nodes[:3] {
-		require.NoError(t, n.RestartEmpty())
+		require.NoError(t, n.CrashEmpty())
 	}
 	r.settle("held", "other")
 }
@@ -70,13 +70,13 @@ func (r *rig) forgetting(forget func()) {
 	t.Helper()
 	before := r.client("before")
 	a := r.client("a")
-	a.cut(3, 4)
+	a.cutOff(3, 4)
 	g := a.mustTry("held")
 	for i := range r.nodes {
 		require.Equal(t, i < 3, r.stored(r.nodes[i], "held"), nodeName(i))
 	}
 	// All of a's lease is ahead, and nothing reaches it any more.
-	a.mute(netproxy.Both, 0, 1, 2)
+	a.silence(netproxy.Both, 0, 1, 2)
 	since := time.Now()
 	forget()
 	after, err := r.newClient("after")
@@ -116,7 +116,7 @@ func (r *rig) forgetting(forget func()) {
 func TestRow03RestartEmpty(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
-	r.forgetting(func() { require.NoError(t, r.nodes[2].RestartEmpty()) })
+	r.forgetting(func() { require.NoError(t, r.nodes[2].CrashEmpty()) })
 	r.settle("held")
 }
 
@@ -140,16 +140,16 @@ func TestRow04RestartFromAOF(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{AOF: true})
 	a, b := r.client("a"), r.client("b")
-	a.cut(3, 4)
+	a.cutOff(3, 4)
 	g := a.mustTry("held")
-	require.NoError(t, r.nodes[2].RestartKeeping())
+	require.NoError(t, r.nodes[2].Restart())
 	require.True(t, r.stored(r.nodes[2], "held"))
 	restarted := time.Now()
 	r.requireHeldFor(g, lease) // on 0, 1 and 2 alone
 	_, err := b.try("held")
 	require.ErrorIs(t, err, redlock.ErrNotLocked)
 
-	b.cut(3, 4)
+	b.cutOff(3, 4)
 	r.release(b.tryFor("other", lease+soon)) // needs node 2
 	require.Greater(t, time.Since(restarted), lease)
 	b.heal()
@@ -164,7 +164,7 @@ func TestRow04RollingRestart(t *testing.T) {
 	a := r.client("a")
 	g := a.mustTry("held")
 	for _, n := range r.nodes {
-		require.NoError(t, n.RestartKeeping())
+		require.NoError(t, n.Restart())
 		r.requireHeldFor(g, lease/2)
 	}
 	r.settle("held")
@@ -177,10 +177,10 @@ func TestRow05AllNodesRestartEmpty(t *testing.T) {
 	r := newRig(t, 5, redisproc.Options{})
 	a, b := r.client("a"), r.client("b")
 	g := a.mustTry("held")
-	a.mute(netproxy.Both, 0, 1, 2, 3, 4)
+	a.silence(netproxy.Both, 0, 1, 2, 3, 4)
 	forgot := time.Now()
 	for _, n := range r.nodes {
-		require.NoError(t, n.RestartEmpty())
+		require.NoError(t, n.CrashEmpty())
 	}
 	c := r.client("c")
 	_, err := c.try("held")
@@ -217,7 +217,7 @@ func TestRow06KilledWhileSaving(t *testing.T) {
 	require.Less(t, time.Since(start), soon)
 	r.requireHeldFor(g, lease)
 	for _, n := range r.nodes[:2] {
-		require.NoError(t, n.RestartEmpty())
+		require.NoError(t, n.CrashEmpty())
 	}
 	r.eventually("the keepers are back", func() bool {
 		for _, n := range r.nodes[:2] {
@@ -235,11 +235,11 @@ func TestRow07PausedShort(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
 	a, b := r.client("a"), r.client("b")
-	a.cut(3, 4)
+	a.cutOff(3, 4)
 	g := a.mustTry("held") // on 0, 1, 2: each vote counts
-	require.NoError(t, r.nodes[1].Pause())
+	require.NoError(t, r.nodes[1].Freeze())
 	time.Sleep(lease / 4)
-	require.NoError(t, r.nodes[1].Resume())
+	require.NoError(t, r.nodes[1].Thaw())
 	r.requireHeldFor(g, lease)
 	_, err := b.try("held")
 	require.ErrorIs(t, err, redlock.ErrNotLocked)
@@ -253,22 +253,22 @@ func TestRow07PausedLong(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
 	a, b := r.client("a"), r.client("b")
-	g := a.mustTry("held")
+	g := a.mustTryOnAll("held")
 	r.all("CONFIG", "RESETSTAT")
 	for _, n := range r.nodes[:2] {
-		require.NoError(t, n.Pause())
+		require.NoError(t, n.Freeze())
 	}
 	// The attempt gets its three votes and leaves a question at the two that stand.
 	ghost := b.mustTry("ghost")
 	r.release(ghost)
 	r.requireHeldFor(g, lease+lease/2)
 	// A third: no quorum.
-	require.NoError(t, r.nodes[2].Pause())
+	require.NoError(t, r.nodes[2].Freeze())
 	_, err := b.try("failed")
 	require.ErrorIs(t, err, redlock.ErrNoQuorum)
 	r.requireEndsInTime(g)
 	for _, n := range r.nodes[:3] {
-		require.NoError(t, n.Resume())
+		require.NoError(t, n.Thaw())
 	}
 	for end := time.Now().Add(lease / 2); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		for i, n := range r.nodes[:2] {

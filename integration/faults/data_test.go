@@ -24,12 +24,12 @@ func TestRow20FlushOne(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, 5, redisproc.Options{})
 			a, b := r.client("a"), r.client("b")
-			g := a.mustTry("held")
+			g := a.mustTryOnAll("held")
 			r.do(r.nodes[0], command)
 			flushed := time.Now()
 			_, err := b.try("held")
 			require.ErrorIs(t, err, redlock.ErrNotLocked)
-			b.cut(3, 4)
+			b.cutOff(3, 4)
 			r.release(b.tryFor("other", lease+soon)) // needs node 0
 			require.Greater(t, time.Since(flushed), lease)
 			b.heal()
@@ -56,7 +56,7 @@ func TestRow21FlushMajority(t *testing.T) {
 			a, b := r.client("a"), r.client("b")
 			g := a.mustTry("held")
 			if cutOff {
-				a.mute(netproxy.Both, 0, 1, 2, 3, 4)
+				a.silence(netproxy.Both, 0, 1, 2, 3, 4)
 			}
 			flushed := time.Now()
 			for _, n := range r.nodes[:3] {
@@ -91,6 +91,7 @@ func TestRow22FlushOtherDatabase(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
 	a, b := r.client("a"), r.client("b")
+	a.moveAway()
 	g := a.mustTry("held")
 	for end := time.Now().Add(lease); time.Now().Before(end); time.Sleep(lease / 20) {
 		for _, n := range r.nodes {
@@ -112,7 +113,7 @@ func TestRow23SwapDB(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
 	a, b := r.client("a"), r.client("b")
-	g := a.mustTry("held")
+	g := a.mustTryOnAll("held")
 	for _, n := range r.nodes[:2] {
 		r.do(n, "SWAPDB", "0", "1")
 	}
@@ -142,7 +143,7 @@ func TestRow24DeleteOnOneNode(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
 	a, b := r.client("a"), r.client("b")
-	g := a.mustTry("held")
+	g := a.mustTryOnAll("held")
 	r.do(r.nodes[3], "DEL", lockKey("held"))
 	_, err := b.try("held")
 	require.ErrorIs(t, err, redlock.ErrNotLocked)
@@ -156,6 +157,7 @@ func TestRow24DeleteOnMajority(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
 	// With a lease so long that renewals are seldom, it is the push that says so.
+	r.allow(5 * lease)
 	a, b := r.client("a", validity(5*lease)), r.client("b", validity(5*lease))
 	told := 0
 	for range 5 {
@@ -193,7 +195,7 @@ func TestRow25Persist(t *testing.T) {
 	r := newRig(t, 5, redisproc.Options{})
 	a, b := r.client("a"), r.client("b")
 	g := a.mustTry("held")
-	a.mute(netproxy.Both, 0, 1, 2, 3, 4)
+	a.silence(netproxy.Both, 0, 1, 2, 3, 4)
 	r.all("PERSIST", lockKey("held"))
 	next := b.wait("held", 2*lease+soon)
 	require.ErrorIs(t, g.Err(), redlock.ErrLost)
@@ -223,7 +225,7 @@ func TestRow25ForeignSet(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
 	a, b := r.client("a"), r.client("b")
-	g := a.mustTry("held")
+	g := a.mustTryOnAll("held")
 	for _, n := range r.nodes[:2] {
 		r.do(n, "SET", lockKey("held"), "by hand")
 	}
@@ -251,7 +253,17 @@ func TestRow26Eviction(t *testing.T) {
 				}
 			})
 			last, got := uint64(0), 0
-			for end := time.Now().Add(2 * lease); time.Now().Before(end); time.Sleep(2 * tick) {
+			evicted := func() (all int) {
+				for _, n := range r.nodes {
+					count, err := strconv.Atoi(infoField(t, n, "stats", "evicted_keys"))
+					require.NoError(t, err)
+					all += count
+				}
+				return all
+			}
+			start := time.Now()
+			for time.Since(start) < 2*lease || (got == 0 || evicted() == 0) && time.Since(start) < 2*lease+soon {
+				time.Sleep(2 * tick)
 				g, err := a.TryAcquire(context.Background(), "held") // exclusion is not promised here: not for the history
 				if err != nil {
 					continue
@@ -263,15 +275,9 @@ func TestRow26Eviction(t *testing.T) {
 				g.Release(context.Background())
 			}
 			stop()
-			evicted := 0
-			for _, n := range r.nodes {
-				count, err := strconv.Atoi(infoField(t, n, "stats", "evicted_keys"))
-				require.NoError(t, err)
-				evicted += count
-			}
-			require.Positive(t, evicted)
+			require.Positive(t, evicted())
 			require.Positive(t, got)
-			t.Logf("%d locks while %d keys were evicted", got, evicted)
+			t.Logf("%d locks while %d keys were evicted", got, evicted())
 			r.all("CONFIG", "SET", "maxmemory", "0")
 			r.all("FLUSHALL")
 			r.settle("held")
@@ -302,21 +308,17 @@ func TestRow27MemoryFull(t *testing.T) {
 	a, b := r.client("a"), r.client("b")
 	g := a.mustTry("held")
 	r.all("CONFIG", "SET", "maxmemory", "1")
-	_, err := b.try("other")
-	require.ErrorIs(t, err, redlock.ErrNoQuorum)
-	require.GreaterOrEqual(t, reasonsWith(err, "OOM"), 3, "%v", err)
+	var err error
+	r.eventually("each node says what it has", func() bool { // one that a busy machine keeps back may not have answered yet
+		_, err = b.try("other")
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		return reasonsWith(err, "OOM") >= 3
+	})
 	var re *rueidis.RedisError
 	require.True(t, errors.As(err, &re))
 	r.requireHeldFor(g, lease+lease/2)
 	r.release(g)
-	r.eventually("released with full memory", func() bool {
-		for _, n := range r.nodes {
-			if r.stored(n, "held") {
-				return false
-			}
-		}
-		return true
-	})
+	r.eventually("released with full memory", func() bool { return r.storing("held") == 0 })
 	r.all("CONFIG", "SET", "maxmemory", "0")
 	r.settle("held", "other")
 }

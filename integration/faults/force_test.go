@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ func TestRow39ForcePartitioned(t *testing.T) {
 			r := newRig(t, 5, redisproc.Options{})
 			a, b := r.client("a"), r.client("b")
 			g := a.mustTry("held")
-			a.mute(direction, 0, 1, 2, 3, 4)
+			a.silence(direction, 0, 1, 2, 3, 4)
 			ctx, cancel := context.WithTimeout(context.Background(), 2*lease+soon)
 			defer cancel()
 			start := time.Now()
@@ -89,7 +90,7 @@ func TestRow39ForceManyTakers(t *testing.T) {
 			}()
 		}
 		if round%4 == 3 {
-			clients[0].mute(netproxy.Both, 0, 1, 2, 3, 4)
+			clients[0].silence(netproxy.Both, 0, 1, 2, 3, 4)
 		}
 		for range clients {
 			if res := <-results; res.err == nil {
@@ -115,7 +116,7 @@ func TestRow39ForceTakerDies(t *testing.T) {
 			r := newRig(t, 5, redisproc.Options{})
 			a, taker, b := r.client("a"), r.client("taker"), r.client("b")
 			g := a.mustTry("held")
-			a.mute(netproxy.Both, 0, 1, 2, 3, 4)
+			a.silence(netproxy.Both, 0, 1, 2, 3, 4)
 			died := make(chan error, 1)
 			go func() {
 				ctx, cancel := context.WithTimeout(context.Background(), 3*lease)
@@ -127,7 +128,7 @@ func TestRow39ForceTakerDies(t *testing.T) {
 				value := r.do(r.nodes[4], "GET", lockKey("held"))
 				return value != "" && len(value) > 30 // an owner and a list
 			})
-			taker.mute(netproxy.Both, 0, 1, 2, 3, 4)
+			taker.silence(netproxy.Both, 0, 1, 2, 3, 4)
 			var h *redlock.Guard
 			if next == "force" {
 				var err error
@@ -156,7 +157,7 @@ func TestRow39ForceTakerGivesUp(t *testing.T) {
 	r := newRig(t, 5, redisproc.Options{})
 	a, taker, b := r.client("a"), r.client("taker"), r.client("b")
 	g := a.mustTry("held")
-	a.mute(netproxy.Both, 0, 1, 2, 3, 4)
+	a.silence(netproxy.Both, 0, 1, 2, 3, 4)
 	ctx, cancel := context.WithTimeout(context.Background(), lease/10)
 	defer cancel()
 	_, err := taker.force(ctx, "held")
@@ -177,7 +178,7 @@ func TestRow39ForceNow(t *testing.T) {
 	var register check.Register
 	g := a.mustTry("held")
 	require.True(t, register.Write(g.FencingToken()))
-	a.mute(netproxy.Both, 0, 1, 2, 3, 4)
+	a.silence(netproxy.Both, 0, 1, 2, 3, 4)
 	next, err := r.history.AcquireNow(t.Context(), "b", b.ForceAcquireNow, "held")
 	require.NoError(t, err)
 	require.NoError(t, g.Err(), "it cannot know yet")
@@ -188,5 +189,49 @@ func TestRow39ForceNow(t *testing.T) {
 	r.requireHeldFor(next, lease/2)
 	r.release(next)
 	require.Empty(t, register.Violations())
+	r.settle("held")
+}
+
+// Row 39, by Grace: two nodes of five are cut off from the holder, two others from the one who asks. By the one that both reach the
+// holder is told that it is asked, lets go after a while, and the taker has the lock before one who waits.
+func TestRow39ForceAsksFirst(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 5, redisproc.Options{})
+	a, b, w := r.client("a"), r.client("b"), r.client("w")
+	g := a.mustTryOnAll("held")
+	a.silence(netproxy.Both, 0, 1)
+	b.silence(netproxy.Both, 3, 4)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*lease)
+	defer cancel()
+	waiting, giveUp := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() {
+		_, err := w.take(waiting, w.Acquire, "held")
+		served <- err
+	}()
+	r.waiters(w, "held", 1)
+	taken := make(chan error, 1)
+	go func() {
+		_, err := b.take(ctx, func(ctx context.Context, name string, _ ...redlock.HoldOption) (*redlock.Guard, error) {
+			return b.ForceAcquire(ctx, name, redlock.Grace(10*lease))
+		}, "held")
+		taken <- err
+	}()
+	start := time.Now()
+	for changed, why := g.Risk(); !errors.Is(why, redlock.ErrAskedFor); changed, why = g.Risk() {
+		require.NotNil(t, changed, "ended before it was told: %v", why)
+		<-changed
+	}
+	t.Logf("told after %v", time.Since(start))
+	r.requireHeldFor(g, lease)
+	require.Empty(t, taken)
+	r.release(g)
+	require.NoError(t, <-taken)
+	require.Less(t, time.Since(start), 10*lease, "it was not waited for longer than it took")
+	require.Empty(t, served)
+	giveUp()
+	require.ErrorIs(t, <-served, context.Canceled)
+	a.heal()
+	b.heal()
 	r.settle("held")
 }

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"context"
 	"iter"
 	"net"
 	"strings"
@@ -71,9 +72,9 @@ func TestRow34CurrentReplicaPromoted(t *testing.T) {
 	r.proxies[2].SetTarget("tcp", replica.Addr())
 	r.proxies[2].Cut()
 	r.nodes[2] = replica
-	a.cut(3, 4) // the vote at the promoted one is needed from here on
+	a.cutOff(3, 4) // the vote at the promoted one is needed from here on
 	r.requireHeldFor(g, lease+lease/2)
-	b.cut(3, 4)
+	b.cutOff(3, 4)
 	r.release(b.tryFor("other", lease+soon))
 	require.Greater(t, time.Since(promoted), lease)
 	a.heal()
@@ -138,11 +139,11 @@ func TestRow36TwoProcessesByClient(t *testing.T) {
 	r := newRig(t, 5, redisproc.Options{})
 	twin := redistest.Start(t, redisproc.Options{})
 	a, b := r.client("a"), r.client("b")
-	a.cut(3, 4)
+	a.cutOff(3, 4)
 	b.links[2].SetTarget(twin.Network(), twin.Addr())
 	b.links[2].Cut()
 	g := a.mustTry("held")
-	b.mute(netproxy.Both, 0, 1)
+	b.silence(netproxy.Both, 0, 1)
 	next, err := b.TryAcquire(t.Context(), "held") // not for the history: they may overlap
 	for end := time.Now().Add(lease + soon); err != nil && time.Now().Before(end); time.Sleep(tick) {
 		next, err = b.TryAcquire(t.Context(), "held")
@@ -165,8 +166,10 @@ func TestRow41Disagreement(t *testing.T) {
 	a := r.client("a")
 	r.release(a.mustTry("held"))
 
-	_, err := r.newClient("fewer", func(o *redlock.LockerOption) { o.Nodes = o.Nodes[:3] })
-	require.ErrorContains(t, err, "this Locker has 3 nodes, the node's marker says 5")
+	_, err := r.newClient("too few", func(o *redlock.LockerOption) { o.Nodes = o.Nodes[:2] })
+	require.ErrorIs(t, err, redlock.ErrDisagreement)
+	require.ErrorContains(t, err, "2 of 5 nodes are left without a permanent fault, quorum is 3")
+	r.release(r.client("fewer", func(o *redlock.LockerOption) { o.Nodes = o.Nodes[:3] }).mustTry("held")) // a quorum of the members
 	_, err = r.newClient("careless", func(o *redlock.LockerOption) { o.RestartQuarantine = -1 })
 	require.ErrorContains(t, err, "RestartQuarantine is off here, the node's marker says on")
 
@@ -203,24 +206,24 @@ func TestRow41Disagreement(t *testing.T) {
 	r.settle("held")
 }
 
-// Row 41: a longer lease than anybody used so far is announced to all nodes, and used one old lease later.
+// Row 41: a longer lease than the set allows is refused, until one call raises it.
 func TestRow41LongerLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
 	a := r.client("a")
 	g := a.mustTry("held")
-	long := r.client("long", validity(2*lease))
-	start := time.Now()
-	_, err := long.try("other")
+	_, err := r.newClient("long", validity(2*lease))
 	require.ErrorIs(t, err, redlock.ErrNoQuorum)
-	require.ErrorIs(t, err, redlock.ErrQuarantined)
-	r.release(long.tryFor("other", 2*lease+soon))
-	require.Greater(t, time.Since(start), lease/2)
+	require.ErrorIs(t, err, redlock.ErrDisagreement)
+	require.ErrorContains(t, err, "a lease of 4s is longer than 2s, the longest that this set allows")
+	require.NoError(t, a.SetNodes(context.Background(), redlock.NodeSet{LongestLease: 2 * lease}))
+	long := r.client("long", validity(2*lease))
+	r.release(long.tryFor("other", soon))
 	r.requireHeldFor(g, lease/2)
 	// From now on a node that forgets waits for the longer one, whoever adopts it.
 	forgot := time.Now()
-	require.NoError(t, r.nodes[0].RestartEmpty())
-	a.cut(3, 4)
+	require.NoError(t, r.nodes[0].CrashEmpty())
+	a.cutOff(3, 4)
 	r.release(a.tryFor("more", 2*lease+soon))
 	require.Greater(t, time.Since(forgot), 2*lease)
 	a.heal()

@@ -18,7 +18,7 @@ func TestRow10PartitionFromOneNode(t *testing.T) {
 	r := newRig(t, 5, redisproc.Options{})
 	a := r.client("a")
 	g := a.mustTry("held")
-	a.mute(netproxy.Both, 0)
+	a.silence(netproxy.Both, 0)
 	r.requireHeldFor(g, lease+lease/2)
 	a.heal()
 	r.requireHeldFor(g, lease/2)
@@ -32,7 +32,7 @@ func TestRow10PartitionFromMajority(t *testing.T) {
 	r := newRig(t, 5, redisproc.Options{})
 	a, b := r.client("a"), r.client("b")
 	g := a.mustTry("held")
-	a.mute(netproxy.Both, 0, 1, 2)
+	a.silence(netproxy.Both, 0, 1, 2)
 	got := make(chan *redlock.Guard, 1)
 	go func() { got <- b.wait("held", lease+soon) }()
 	r.requireEndsInTime(g)
@@ -48,7 +48,7 @@ func TestRow10WaiterCutOff(t *testing.T) {
 	r := newRig(t, 5, redisproc.Options{})
 	a, b := r.client("a"), r.client("b")
 	g := a.mustTry("held")
-	b.mute(netproxy.Both, 0, 1, 2)
+	b.silence(netproxy.Both, 0, 1, 2)
 	_, err := b.try("held")
 	require.ErrorIs(t, err, redlock.ErrNoQuorum)
 	got := make(chan *redlock.Guard, 1)
@@ -68,9 +68,9 @@ func TestRow11RequestsLost(t *testing.T) {
 	r := newRig(t, 5, redisproc.Options{})
 	a, b := r.client("a"), r.client("b")
 	g := a.mustTry("held")
-	a.mute(netproxy.Requests, 0, 1)
+	a.silence(netproxy.Requests, 0, 1)
 	r.requireHeldFor(g, lease+lease/2)
-	a.mute(netproxy.Requests, 2)
+	a.silence(netproxy.Requests, 2)
 	r.requireEndsInTime(g)
 	_, err := a.try("other")
 	require.ErrorIs(t, err, redlock.ErrNoQuorum)
@@ -87,7 +87,7 @@ func TestRow12RepliesLost(t *testing.T) {
 	r := newRig(t, 5, redisproc.Options{})
 	a, b := r.client("a"), r.client("b")
 	g := a.mustTry("held")
-	a.mute(netproxy.Replies, 0, 1, 2, 3, 4)
+	a.silence(netproxy.Replies, 0, 1, 2, 3, 4)
 	_, err := a.try("unheard")
 	require.ErrorIs(t, err, redlock.ErrNoQuorum)
 	r.requireEndsInTime(g)
@@ -128,25 +128,18 @@ func TestRow29ResetBeforeTheReply(t *testing.T) {
 	a, b := r.client("a"), r.client("b")
 	for _, name := range []string{"x", "y", "z"} {
 		a.connected()
-		a.mute(netproxy.Replies, 0, 1, 2, 3, 4)
+		a.silence(netproxy.Replies, 0, 1, 2, 3, 4)
 		failed := make(chan error, 1)
 		go func() {
 			_, err := a.try(name)
 			failed <- err
 		}()
-		r.eventually("the scripts have run", func() bool {
-			for _, n := range r.nodes {
-				if !r.stored(n, name) {
-					return false
-				}
-			}
-			return true
-		})
+		r.eventually("the scripts have run", func() bool { return r.storing(name) == len(r.nodes) })
 		for _, l := range a.links {
 			l.Reset()
 		}
 		for _, l := range a.links {
-			l.Pass(netproxy.Both)
+			l.Heal(netproxy.Both)
 		}
 		require.ErrorIs(t, <-failed, redlock.ErrNoQuorum)
 		start := time.Now()
@@ -165,8 +158,10 @@ func TestRow29ResetsDuringHold(t *testing.T) {
 	a := r.client("a")
 	g := a.mustTry("held")
 	for end := time.Now().Add(2 * lease); time.Now().Before(end); {
-		for _, l := range a.links {
-			l.Reset()
+		for i, l := range a.links {
+			if a.Status().Nodes[i].Up { // a busy machine needs longer to connect again
+				l.Reset()
+			}
 			time.Sleep(30 * time.Millisecond)
 		}
 	}
@@ -178,9 +173,10 @@ func TestRow29ResetsDuringHold(t *testing.T) {
 func TestRow30ClientKill(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
-	a, b := r.client("a"), r.client("b")
+	r.allow(4 * lease)
+	a, b := r.client("a", patient), r.client("b", patient)
 	g := a.mustTry("held")
-	for end := time.Now().Add(lease + lease/2); time.Now().Before(end); time.Sleep(lease / 8) {
+	for end := time.Now().Add(6 * lease); time.Now().Before(end); time.Sleep(lease / 8) {
 		r.all("CLIENT", "KILL", "TYPE", "normal")
 	}
 	require.NoError(t, g.Err())
@@ -203,7 +199,7 @@ func TestRow38OldRequestsAfterNewOnes(t *testing.T) {
 	a, b := r.client("a"), r.client("b")
 	for range 3 {
 		a.connected()
-		a.mute(netproxy.Requests, 0, 1, 2, 3, 4)
+		a.silence(netproxy.Requests, 0, 1, 2, 3, 4)
 		_, err := a.try("held")
 		require.ErrorIs(t, err, redlock.ErrNoQuorum)
 		time.Sleep(1200 * time.Millisecond) // a has hung up by now; the bytes it sent wait on their way
@@ -214,14 +210,7 @@ func TestRow38OldRequestsAfterNewOnes(t *testing.T) {
 			require.True(t, r.stored(n, "held"), nodeName(i))
 		}
 		r.release(g)
-		r.eventually("gone everywhere, and nothing late comes in its place", func() bool {
-			for _, n := range r.nodes {
-				if r.stored(n, "held") {
-					return false
-				}
-			}
-			return true
-		})
+		r.eventually("gone everywhere, and nothing late comes in its place", func() bool { return r.storing("held") == 0 })
 	}
 	r.settle("held")
 }

@@ -1,12 +1,10 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/redlock-go/redlock"
 	"github.com/redlock-go/redlock/integration/check"
+	"github.com/redlock-go/redlock/internal/logtest"
 	"github.com/redlock-go/redlock/internal/netproxy"
 	"github.com/redlock-go/redlock/internal/redisproc"
 	"github.com/redlock-go/redlock/internal/redisproc/redistest"
@@ -37,10 +36,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	// toxiproxy now and then leaves the two goroutines of a connection behind that was closed while data was in it.
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
+	goleak.VerifyTestMain(m)
 }
 
 const (
@@ -106,8 +102,8 @@ type client struct {
 	r     *rig
 	name  string
 	links []*netproxy.Link
-	isCut map[int]bool
-	log   *logBuffer
+	off   map[int]bool // nodes that cutOff names
+	log   *logtest.Log
 }
 
 type optionFunc = func(*redlock.LockerOption)
@@ -115,6 +111,9 @@ type optionFunc = func(*redlock.LockerOption)
 func validity(d time.Duration) optionFunc {
 	return func(o *redlock.LockerOption) { o.KeyValidity = d }
 }
+
+// patient is for what a busy machine, or a node that restarts, takes long for beside a lease: the rig must allow it.
+func patient(o *redlock.LockerOption) { o.KeyValidity, o.ExtendInterval = 4*lease, lease/3 }
 
 func (r *rig) client(name string, options ...optionFunc) *client {
 	r.t.Helper()
@@ -125,8 +124,8 @@ func (r *rig) client(name string, options ...optionFunc) *client {
 
 func (r *rig) newClient(name string, options ...optionFunc) (*client, error) {
 	r.t.Helper()
-	c := &client{r: r, name: name, isCut: make(map[int]bool), log: &logBuffer{}}
-	o := redlock.LockerOption{KeyValidity: lease, Logger: slog.New(slog.NewTextHandler(c.log, nil))}
+	c := &client{r: r, name: name, off: make(map[int]bool), log: &logtest.Log{}}
+	o := redlock.LockerOption{KeyValidity: lease, Logger: c.log.Logger()}
 	for _, p := range r.proxies {
 		link, err := p.Listen()
 		require.NoError(r.t, err)
@@ -151,36 +150,54 @@ func (r *rig) newClient(name string, options ...optionFunc) (*client, error) {
 	return c, nil
 }
 
+// allow has the set allow longer leases than the founder's.
+func (r *rig) allow(longest time.Duration) {
+	r.t.Helper()
+	require.NoError(r.t, r.client("operator").SetNodes(context.Background(), redlock.NodeSet{LongestLease: longest}))
+}
+
 // init skips the first quarantine. All nodes must be looked at before that; it says so until they are.
 func (c *client) init() {
 	c.r.t.Helper()
 	require.Eventually(c.r.t, func() bool { return c.Init(context.Background()) == nil }, soon, tick, "Init")
 }
 
-// cut takes the way to some nodes away, loudly: connections are reset, and so is every new one at once. Links keep
+// cutOff takes the way to some nodes away, loudly: connections are reset, and so is every new one at once. Links keep
 // their ports: one that is refused could be taken by another test meanwhile.
-func (c *client) cut(nodes ...int) {
+func (c *client) cutOff(nodes ...int) {
 	for _, i := range nodes {
 		c.links[i].SetTarget("unix", "/nonexistent/redlock")
 		c.links[i].Reset()
-		c.isCut[i] = true
+		c.off[i] = true
 	}
 }
 
-// mute makes the way to some nodes silent, in one direction or both: nothing is closed, nothing arrives.
-func (c *client) mute(d netproxy.Direction, nodes ...int) {
+// silence stops the bytes to or from some nodes, or both: nothing is closed, nothing arrives.
+func (c *client) silence(d netproxy.Direction, nodes ...int) {
 	for _, i := range nodes {
-		c.links[i].Hold(d)
+		c.links[i].Silence(d)
 	}
 }
 
-// heal ends cut and mute everywhere.
+// moveAway puts all nodes at a distance. A vote of which a push speaks ends if four round trips, 50 ms at least, bring no answer: that
+// is short for a busy machine, and long for a far node.
+func (c *client) moveAway() {
+	c.r.t.Helper()
+	for _, l := range c.links {
+		l.Delay(netproxy.Both, 50*time.Millisecond, nil)
+	}
+	for range 10 { // so that it knows how far they are
+		c.r.release(c.mustTry("far"))
+	}
+}
+
+// heal ends cutOff and silence everywhere.
 func (c *client) heal() {
 	for i, l := range c.links {
-		l.Pass(netproxy.Both)
-		if c.isCut[i] {
+		l.Heal(netproxy.Both)
+		if c.off[i] {
 			l.SetTarget(c.r.nodes[i].Network(), c.r.nodes[i].Addr())
-			c.isCut[i] = false
+			c.off[i] = false
 		}
 	}
 }
@@ -195,24 +212,13 @@ func (c *client) connected() {
 		}
 		defer g.Release(context.Background())
 		for end := time.Now().Add(lease / 8); time.Now().Before(end); time.Sleep(tick) {
-			missing := false
-			for _, n := range c.r.nodes {
-				missing = missing || !c.r.stored(n, "connected")
-			}
-			if !missing {
+			if c.r.storing("connected") == len(c.r.nodes) {
 				return true
 			}
 		}
 		return false
 	})
-	c.r.eventually("all has been given back", func() bool {
-		for _, n := range c.r.nodes {
-			if c.r.stored(n, "connected") {
-				return false
-			}
-		}
-		return true
-	})
+	c.r.eventually("all has been given back", func() bool { return c.r.storing("connected") == 0 })
 	time.Sleep(lease / 20)
 }
 
@@ -238,6 +244,20 @@ func (r *rig) hold(g *redlock.Guard) {
 func (c *client) mustTry(name string) *redlock.Guard {
 	c.r.t.Helper()
 	return c.tryFor(name, soon)
+}
+
+// mustTryOnAll takes a lock and waits until all votes count, not only the first three: a test that takes one vote away
+// would else take the quorum, where a busy machine has kept the other answers back. All nodes store it, and two
+// renewals later, which come after what was asked before, the answers have been heard.
+func (c *client) mustTryOnAll(name string) *redlock.Guard {
+	c.r.t.Helper()
+	g := c.mustTry(name)
+	c.r.eventually("every node has voted", func() bool { return c.r.storing(name) == len(c.r.nodes) })
+	for range 2 {
+		until := g.ValidUntil()
+		c.r.eventually("renewed", func() bool { return g.ValidUntil().After(until) })
+	}
+	return g
 }
 
 // tryFor tries until it gets the lock.
@@ -277,8 +297,8 @@ func (r *rig) settle(names ...string) {
 	r.t.Helper()
 	start := time.Now()
 	for i, n := range r.nodes {
-		r.proxies[i].Pass(netproxy.Both)
-		require.NoError(r.t, n.Resume())
+		r.proxies[i].Clear()
+		require.NoError(r.t, n.Thaw())
 	}
 	r.mu.Lock()
 	held := r.held
@@ -356,6 +376,15 @@ func (r *rig) requireEndsInTime(g *redlock.Guard) {
 	require.Less(r.t, r.history.Of(g).Last.Sub(until), 50*time.Millisecond, "it was alive after its end")
 }
 
+// waiters waits until so many stand in line for a name, as a client can see.
+func (r *rig) waiters(c *client, name string, n int) {
+	r.t.Helper()
+	r.eventually(fmt.Sprintf("%d wait for %q", n, name), func() bool {
+		line, err := c.Inspect(context.Background(), name)
+		return err == nil && line.Waiters == n
+	})
+}
+
 // all runs a command on every node.
 func (r *rig) all(args ...string) {
 	r.t.Helper()
@@ -375,6 +404,17 @@ func (r *rig) do(n *redisproc.Node, args ...string) string {
 func (r *rig) stored(n *redisproc.Node, name string) bool {
 	r.t.Helper()
 	return r.do(n, "EXISTS", lockKey(name)) == "1"
+}
+
+// storing counts the nodes that store a lock.
+func (r *rig) storing(name string) (n int) {
+	r.t.Helper()
+	for _, node := range r.nodes {
+		if r.stored(node, name) {
+			n++
+		}
+	}
+	return n
 }
 
 func lockKey(name string) string { return "redlock:{" + name + "}" }
@@ -408,24 +448,6 @@ func reasonsWith(err error, text string) (n int) {
 		}
 	}
 	return n
-}
-
-// logBuffer is a log that can be read while it is written.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // background runs f until stop is called; the test waits for its end.

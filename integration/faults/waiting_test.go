@@ -45,7 +45,9 @@ func TestRow40Contenders(t *testing.T) {
 					if g.Err() == nil && !register.Write(g.FencingToken()) {
 						t.Error("a holder was refused")
 					}
-					if err := r.history.Release(context.Background(), g); err != nil && !errors.Is(err, redlock.ErrLost) {
+					// On a busy machine a lock may end, and a release stay unconfirmed; settle finds what is left behind.
+					err = r.history.Release(context.Background(), g)
+					if err != nil && !errors.Is(err, redlock.ErrLost) && !errors.Is(err, redlock.ErrNoQuorum) {
 						t.Error(err)
 					}
 				})
@@ -86,7 +88,7 @@ func TestRow40DyingHead(t *testing.T) {
 			r.history.Release(context.Background(), g)
 		}
 	}()
-	time.Sleep(lease / 4) // it stands in line now
+	r.waiters(holder, "held", 1)
 	var wg sync.WaitGroup
 	var served atomic.Int32
 	for i := range 6 {
@@ -103,9 +105,9 @@ func TestRow40DyingHead(t *testing.T) {
 			r.history.Release(context.Background(), g)
 		})
 	}
-	time.Sleep(lease / 4)
-	head.mute(netproxy.Both, 0, 1, 2, 3, 4)
-	holder.mute(netproxy.Both, 0, 1, 2, 3, 4)
+	r.waiters(holder, "held", 7)
+	head.silence(netproxy.Both, 0, 1, 2, 3, 4)
+	holder.silence(netproxy.Both, 0, 1, 2, 3, 4)
 	start := time.Now()
 	wg.Wait()
 	t.Logf("all served %v after holder and head died", time.Since(start))
@@ -163,14 +165,7 @@ func TestRow43CancelledAtEachPoint(t *testing.T) {
 		require.NoError(t, err)
 		cancel()
 		require.ErrorIs(t, held.Err(), context.Canceled)
-		r.eventually("released in the background", func() bool {
-			for _, n := range r.nodes {
-				if r.stored(n, "held") {
-					return false
-				}
-			}
-			return true
-		})
+		r.eventually("released in the background", func() bool { return r.storing("held") == 0 })
 		release()
 		release()
 		r.settle("held")
@@ -194,7 +189,7 @@ func TestRow43CancelledAtEachPoint(t *testing.T) {
 
 		// With nobody there to hear it, Close is bounded and the leases do the rest.
 		g = b.mustTry("held")
-		b.mute(netproxy.Both, 0, 1, 2, 3, 4)
+		b.silence(netproxy.Both, 0, 1, 2, 3, 4)
 		start = time.Now()
 		b.Close()
 		require.Less(t, time.Since(start), soon)

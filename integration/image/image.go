@@ -1,5 +1,5 @@
-// Package image builds the container image of the integration tests out of the
-// redis-server installed on this machine. build.sh is the whole of it; this
+// Package image builds the container image of the integration tests out of the redis-server installed on this machine.
+// build.sh is the whole of it; this
 // package carries the script inside the test binary, so that `go test` alone
 // works from any directory.
 package image
@@ -18,9 +18,8 @@ const Name = "redlock-test/redis"
 //go:embed build.sh
 var script string
 
-// Build makes the image called name in the engine that the docker command talks
-// to. The error carries what the script said: which program is missing, or what
-// the engine refused.
+// Build makes the image called name in the engine that the docker command talks to. The error carries what the script
+// said: which program is missing, or what the engine refused.
 func Build(ctx context.Context, name string) error {
 	cmd := exec.CommandContext(ctx, "sh", "-s", "--", name)
 	cmd.Stdin = strings.NewReader(script)

@@ -26,15 +26,14 @@ func newConn(client net.Conn, f faults) *conn {
 	return c
 }
 
-// run connects to the node and moves bytes until both directions have ended or the
-// connection is ended from outside. When it returns, both sockets are closed.
+// run connects to the node and moves bytes until both directions have ended or the connection is ended from outside.
+// When it returns, both sockets are closed.
 func (c *conn) run(to target) {
 	defer c.cut()
 	var d net.Dialer
 	node, err := d.DialContext(c.ctx, to.network, to.addr)
 	if err != nil {
-		// The client learns it the way it learns everything from the node: not
-		// while replies are held.
+		// The client learns it the way it learns everything from the node: not while replies are silent.
 		c.replies.push(chunk{end: err})
 		c.replies.write(c.client)
 		return
@@ -45,8 +44,13 @@ func (c *conn) run(to target) {
 	var wg sync.WaitGroup
 	wg.Go(func() { c.requests.read(c.client) })
 	wg.Go(func() { c.replies.read(node) })
-	wg.Go(func() { c.requests.write(node) })
-	wg.Go(func() { c.replies.write(c.client) })
+	for lane, to := range map[*lane]net.Conn{c.requests: node, c.replies: c.client} {
+		wg.Go(func() {
+			if lane.write(to) {
+				c.reset()
+			}
+		})
+	}
 	wg.Wait()
 }
 
@@ -65,6 +69,19 @@ func (c *conn) join(node net.Conn) bool {
 func (c *conn) reset() { c.finish(resetConn) }
 func (c *conn) cut()   { c.finish(cutConn) }
 
+func (c *conn) set(f faults) {
+	c.requests.set(f.requests)
+	c.replies.set(f.replies)
+}
+
+// lose is set at the end of a silence that loses what it kept. A connection that lost something is cut.
+func (c *conn) lose(f faults) {
+	requests, replies := c.requests.lose(f.requests), c.replies.lose(f.replies)
+	if requests || replies {
+		c.cut()
+	}
+}
+
 // finish ends the connection now, once, whatever waits in its lanes.
 func (c *conn) finish(how func(net.Conn)) {
 	c.mu.Lock()
@@ -82,8 +99,7 @@ func (c *conn) finish(how func(net.Conn)) {
 	}
 }
 
-// resetConn closes with a RST. On a unix socket there is none, but a peer that reads
-// finds the end.
+// resetConn closes with a RST. On a unix socket there is none, but a peer that reads finds the end.
 func resetConn(nc net.Conn) {
 	if tcp, ok := nc.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -91,8 +107,7 @@ func resetConn(nc net.Conn) {
 	_ = nc.Close() // its peer may have closed it before; either way it is gone
 }
 
-// cutConn says the end before it closes: a plain close with bytes still unread is a
-// reset.
+// cutConn says the end before it closes: a plain close with bytes still unread is a reset.
 func cutConn(nc net.Conn) {
 	closeWrite(nc)
 	_ = nc.Close()
@@ -104,8 +119,8 @@ func closeWrite(nc net.Conn) {
 	}
 }
 
-// passEnd hands the end of one side on to the other: an ordinary end as the end of this
-// direction alone, anything else as a reset.
+// passEnd hands the end of one side on to the other: an ordinary end as the end of this direction alone, anything else
+// as a reset.
 func passEnd(nc net.Conn, end error) {
 	if errors.Is(end, io.EOF) {
 		closeWrite(nc)

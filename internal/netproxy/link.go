@@ -10,8 +10,7 @@ import (
 	"github.com/redlock-go/redlock/internal/ports"
 )
 
-// Link is one client's way to the node of its proxy, over any number of connections.
-// It is safe for concurrent use.
+// Link is one client's way to the node of its proxy, over any number of connections. It is safe for concurrent use.
 type Link struct {
 	proxy *Proxy
 	port  *ports.Port
@@ -34,46 +33,66 @@ func (l *Link) Conns() int {
 	return len(l.conns)
 }
 
-// SetTarget sends the connections that this client makes from now on to another server:
-// two servers behind one address. Those there are stay.
+// SetTarget sends the connections that this client makes from now on to another server: two servers behind one address.
+// Those there are stay.
 func (l *Link) SetTarget(network, addr string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.target = target{network, addr}
 }
 
-// Pass ends Hold, Drop and Delay. Bytes that were held go out at once; those that a
-// Delay has caught come when they are due.
-func (l *Link) Pass(d Direction) { l.set(d, fault{}) }
+// Silence keeps bytes, and the ends of connections, until Heal lets them out in their order: a network that drops
+// packets for a while, whose TCP repeats them. After some MiB per connection the sender is kept waiting instead, as by
+// a TCP whose peer is gone.
+func (l *Link) Silence(d Direction) { l.change(d, silence) }
 
-// Hold is silence that can heal: bytes, and the ends of connections, are kept until
-// Pass or Delay lets them out in their order. After some MiB per connection the sender
-// is kept waiting instead, as by a TCP whose peer is gone.
-func (l *Link) Hold(d Direction) { l.set(d, fault{kind: hold}) }
+// Heal ends Silence. What was kept goes out on the connections it was sent on, at today's delay and rate.
+func (l *Link) Heal(d Direction) { l.change(d, heal) }
 
-// Drop swallows bytes for good. Once Pass ends it, a connection goes on in the middle of
-// what was sent, which its protocol may not survive. The end of a connection is not
-// swallowed but held: else its other side would stay open for ever.
-func (l *Link) Drop(d Direction) { l.set(d, fault{kind: drop}) }
-
-// Delay passes bytes fixed + jitter() after they came, but never before bytes that came
-// earlier. jitter may be nil; it is called for each piece of data, one call at a time
-// within a proxy, and must not call the proxy. A negative delay counts as none.
-func (l *Link) Delay(d Direction, fixed time.Duration, jitter func() time.Duration) {
-	l.set(d, fault{delay: l.proxy.delay(fixed, jitter)})
+// HealLosing ends Silence as a TCP does that gave up meanwhile: what was kept is lost, and each connection that lost
+// something is cut.
+func (l *Link) HealLosing(d Direction) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.faults.change(d, heal)
+	for c := range l.conns {
+		c.lose(l.faults)
+	}
 }
 
-// Reset ends every connection with a reset on both sides, whatever is held inside: the
-// client's next read or write fails with ECONNRESET or EPIPE. New ones are accepted.
+// Delay passes bytes fixed + jitter() after they came, but never before bytes that came earlier. jitter may be nil; it
+// is called for each piece of data, one call at a time within a proxy, and must not call the proxy. A negative delay
+// counts as none; Delay(d, 0, nil) ends it, but bytes that it has caught come when they are due.
+func (l *Link) Delay(d Direction, fixed time.Duration, jitter func() time.Duration) {
+	l.change(d, l.proxy.delay(fixed, jitter))
+}
+
+// Bandwidth lets at most so many bytes per second through on each connection, 0 for no limit.
+func (l *Link) Bandwidth(d Direction, bytesPerSecond int) { l.change(d, bandwidth(bytesPerSecond)) }
+
+// Slice lets data out in pieces of shortest to longest bytes, drawn anew for each, with a pause after each piece: what
+// is read together was not sent together. Slice(d, 0, 0, 0) ends it.
+func (l *Link) Slice(d Direction, shortest, longest int, pause time.Duration) {
+	l.change(d, sliced(newSlice(shortest, longest, pause)))
+}
+
+// ResetAfter lets the next data in that direction be its connection's last: it is swallowed, and after that time the
+// connection is reset, see Reset. Each connection that sends something has it so, until Clear.
+func (l *Link) ResetAfter(d Direction, after time.Duration) { l.change(d, resetAfter(after)) }
+
+// Clear ends Silence, Delay, Bandwidth, Slice and ResetAfter, but saves no connection that ResetAfter has caught.
+func (l *Link) Clear() { l.change(Both, well) }
+
+// Reset ends every connection with a reset on both sides, also through a Silence: the client's next read or write fails
+// with ECONNRESET or EPIPE. New ones are accepted.
 func (l *Link) Reset() { l.end((*conn).reset) }
 
-// Cut ends every connection on both sides, whatever is held inside, with an ordinary
-// close: who reads finds the end (or a reset, if it was sending at that moment). New ones
-// are accepted.
+// Cut ends every connection on both sides, also through a Silence, with an ordinary close: who reads finds the end (or
+// a reset, if it was sending at that moment). New ones are accepted.
 func (l *Link) Cut() { l.end((*conn).cut) }
 
-// Refuse lets the kernel refuse new connections, until Accept. Connections that there
-// are stay: follow it with Cut or Reset.
+// Refuse lets the kernel refuse new connections, until Accept. Connections that there are stay: follow it with Cut or
+// Reset.
 func (l *Link) Refuse() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,8 +102,7 @@ func (l *Link) Refuse() {
 	}
 }
 
-// Accept ends Refuse: it listens again at the same address. It fails if another program
-// has taken the port.
+// Accept ends Refuse: it listens again at the same address. It fails if another program has taken the port.
 func (l *Link) Accept() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,13 +115,12 @@ func (l *Link) Accept() error {
 	return l.listen()
 }
 
-func (l *Link) set(d Direction, f fault) {
+func (l *Link) change(d Direction, change func(*fault)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.faults.set(d, f)
+	l.faults.change(d, change)
 	for c := range l.conns {
-		c.requests.set(l.faults.requests)
-		c.replies.set(l.faults.replies)
+		c.set(l.faults)
 	}
 }
 
@@ -124,8 +141,7 @@ func (l *Link) close() {
 	l.port.Close()
 }
 
-// listen opens the listener and starts its goroutine. Nobody else has the link yet, or
-// l.mu is held.
+// listen opens the listener and starts its goroutine. Nobody else has the link yet, or l.mu is held.
 func (l *Link) listen() error {
 	listener, err := net.Listen("tcp", l.port.Addr)
 	if err != nil {

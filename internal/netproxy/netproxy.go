@@ -1,23 +1,22 @@
-// Package netproxy breaks the network between clients and one node, in process. A
-// [Proxy] stands in front of the node, a [Link] is one client's way to it, and each of
-// the two directions of a link fails on its own:
+// Package netproxy breaks the network between clients and one node, in process. A [Proxy] stands in front of the node,
+// a [Link] is one client's way to it, and each of the two directions of a link fails on its own:
 //
 //	proxy := netproxy.New("unix", node.Addr())
 //	defer proxy.Close()
 //	link, err := proxy.Listen() // the client dials link.Addr()
 //	...
-//	link.Hold(netproxy.Replies) // requests arrive, no answer comes back
-//	link.Pass(netproxy.Replies) // the late answers come, on the same connection
-//	proxy.Drop(netproxy.Both)   // nobody reaches the node any more
+//	link.Silence(netproxy.Replies) // requests arrive, no answer comes back
+//	link.Heal(netproxy.Replies)    // the late answers come, on the same connection
+//	proxy.Silence(netproxy.Both)   // nobody reaches the node any more
 //
-// What a fault does to bytes is decided when they would leave the proxy: those that
-// come in after Hold or Drop has returned do not pass, nor do those that wait inside.
-// The order of bytes in a direction never changes.
+// Faults of different kinds add up, and of each kind the last call counts: a way that is slow stays so through a
+// silence. What a fault does to bytes is decided when they would leave the proxy: those that come in after Silence has
+// returned do not pass, nor do those that wait inside. The order of bytes in a direction never changes, and none is
+// missing in their midst: what is lost takes the connection with it, as TCP has it.
 //
-// A proxy accepts connections before it knows whether the node does. So a node that
-// refuses shows as a connection that is reset at once, now and then within the dial, and
-// a client's dial succeeds while everything is held; [Link.Refuse] is the fault that a
-// dial itself is sure to see.
+// A proxy accepts connections before it knows whether the node does. So a node that refuses shows as a connection that
+// is reset at once, now and then within the dial, and a client's dial succeeds through a silence; [Link.Refuse] is the
+// fault that a dial itself is sure to see.
 package netproxy
 
 import (
@@ -41,9 +40,9 @@ const (
 	Both     = Requests | Replies
 )
 
-// Proxy is every client's way to one node. Its faults are those of all its links, also
-// of links and connections made later; where a link was told otherwise, the last call
-// wins. It is safe for concurrent use, and its goroutines end with Close.
+// Proxy is every client's way to one node. Its faults are those of all its links, also of links and connections made
+// later; where a link was told otherwise, the last call wins. It is safe for concurrent use, and its goroutines end
+// with Close.
 type Proxy struct {
 	wg sync.WaitGroup // every goroutine of the proxy
 
@@ -58,14 +57,14 @@ type Proxy struct {
 
 type target struct{ network, addr string }
 
-// New makes a proxy in front of the node at that address, "unix" or "tcp". It connects
-// to it once for each connection that a client makes.
+// New makes a proxy in front of the node at that address, "unix" or "tcp". It connects to it once for each connection
+// that a client makes.
 func New(network, addr string) *Proxy {
 	return &Proxy{target: target{network, addr}}
 }
 
-// Listen makes a link: a free TCP port of 127.0.0.1 for one client, so that its faults
-// are its own. TCP also where the node is on a unix socket, as only TCP knows a reset.
+// Listen makes a link: a free TCP port of 127.0.0.1 for one client, so that its faults are its own. TCP also where the
+// node is on a unix socket, as only TCP knows a reset.
 func (p *Proxy) Listen() (*Link, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,8 +85,8 @@ func (p *Proxy) Listen() (*Link, error) {
 	return l, nil
 }
 
-// SetTarget sends the connections made from now on, on all links, to another server:
-// the one that was promoted under the node's address. Those there are stay.
+// SetTarget sends the connections made from now on, on all links, to another server: the one that was promoted under
+// the node's address. Those there are stay.
 func (p *Proxy) SetTarget(network, addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,19 +96,40 @@ func (p *Proxy) SetTarget(network, addr string) {
 	}
 }
 
-// Pass ends Hold, Drop and Delay on all links; see [Link.Pass].
-func (p *Proxy) Pass(d Direction) { p.set(d, fault{}) }
+// Silence silences all links; see [Link.Silence].
+func (p *Proxy) Silence(d Direction) { p.change(d, silence) }
 
-// Hold silences all links; see [Link.Hold].
-func (p *Proxy) Hold(d Direction) { p.set(d, fault{kind: hold}) }
+// Heal ends the silence of all links; see [Link.Heal].
+func (p *Proxy) Heal(d Direction) { p.change(d, heal) }
 
-// Drop swallows the bytes of all links; see [Link.Drop].
-func (p *Proxy) Drop(d Direction) { p.set(d, fault{kind: drop}) }
+// HealLosing ends the silence of all links, and what was kept is lost; see [Link.HealLosing].
+func (p *Proxy) HealLosing(d Direction) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults.change(d, heal)
+	for _, l := range p.links {
+		l.HealLosing(d)
+	}
+}
 
 // Delay slows all links down; see [Link.Delay].
 func (p *Proxy) Delay(d Direction, fixed time.Duration, jitter func() time.Duration) {
-	p.set(d, fault{delay: p.delay(fixed, jitter)})
+	p.change(d, p.delay(fixed, jitter))
 }
+
+// Bandwidth narrows all links; see [Link.Bandwidth].
+func (p *Proxy) Bandwidth(d Direction, bytesPerSecond int) { p.change(d, bandwidth(bytesPerSecond)) }
+
+// Slice lets data out in pieces on all links; see [Link.Slice].
+func (p *Proxy) Slice(d Direction, shortest, longest int, pause time.Duration) {
+	p.change(d, sliced(newSlice(shortest, longest, pause)))
+}
+
+// ResetAfter resets what sends something, on all links; see [Link.ResetAfter].
+func (p *Proxy) ResetAfter(d Direction, after time.Duration) { p.change(d, resetAfter(after)) }
+
+// Clear ends what the calls above began, on all links; see [Link.Clear].
+func (p *Proxy) Clear() { p.change(Both, well) }
 
 // Reset resets every connection of every link; see [Link.Reset].
 func (p *Proxy) Reset() { p.each((*Link).Reset) }
@@ -120,16 +140,15 @@ func (p *Proxy) Cut() { p.each((*Link).Cut) }
 // Refuse refuses connections on all links there are; see [Link.Refuse].
 func (p *Proxy) Refuse() { p.each((*Link).Refuse) }
 
-// Accept ends Refuse on all links; see [Link.Accept]. The error joins those of the
-// links.
+// Accept ends Refuse on all links; see [Link.Accept]. The error joins those of the links.
 func (p *Proxy) Accept() error {
 	var errs []error
 	p.each(func(l *Link) { errs = append(errs, l.Accept()) })
 	return errors.Join(errs...)
 }
 
-// Close resets every connection, refuses new ones and returns when no goroutine of the
-// proxy is left. It may be called twice.
+// Close resets every connection, refuses new ones and returns when no goroutine of the proxy is left. It may be called
+// twice.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -138,12 +157,12 @@ func (p *Proxy) Close() {
 	p.wg.Wait()
 }
 
-func (p *Proxy) set(d Direction, f fault) {
+func (p *Proxy) change(d Direction, change func(*fault)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.faults.set(d, f)
+	p.faults.change(d, change)
 	for _, l := range p.links {
-		l.set(d, f)
+		l.change(d, change)
 	}
 }
 
@@ -155,13 +174,14 @@ func (p *Proxy) each(f func(*Link)) {
 	}
 }
 
-func (p *Proxy) delay(fixed time.Duration, jitter func() time.Duration) func() time.Duration {
-	return func() time.Duration {
-		if jitter == nil {
-			return fixed
+func (p *Proxy) delay(fixed time.Duration, jitter func() time.Duration) func(*fault) {
+	drawn := func() time.Duration { return fixed }
+	if jitter != nil {
+		drawn = func() time.Duration {
+			p.jitterMu.Lock()
+			defer p.jitterMu.Unlock()
+			return fixed + jitter()
 		}
-		p.jitterMu.Lock()
-		defer p.jitterMu.Unlock()
-		return fixed + jitter()
 	}
+	return func(f *fault) { f.delay = drawn }
 }

@@ -43,8 +43,8 @@ func listen(t *testing.T, proxy *netproxy.Proxy) *netproxy.Link {
 	return link
 }
 
-// client speaks inline commands and reads lines: what is on the wire and when, without
-// a library's retries and reconnections.
+// client speaks inline commands and reads lines: what is on the wire and when, without a library's retries and
+// reconnections.
 type client struct {
 	t    *testing.T
 	conn net.Conn
@@ -98,7 +98,7 @@ func eventuallyGet(t *testing.T, node *redisproc.Node, key, want string) {
 	require.Eventually(t, func() bool { return get(t, node, key) == want }, longEnough, time.Millisecond)
 }
 
-func TestPassIsTheNode(t *testing.T) {
+func TestWellIsTheNode(t *testing.T) {
 	node, proxy := proxied(t)
 	link := listen(t, proxy)
 	rc, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{link.Addr()}, ForceSingleClient: true})
@@ -113,31 +113,31 @@ func TestPassIsTheNode(t *testing.T) {
 	require.Eventually(t, func() bool { return link.Conns() == 0 }, longEnough, time.Millisecond, "the client's close reaches the end")
 }
 
-func TestHoldRepliesLetsRequestsThroughAndHeals(t *testing.T) {
+func TestSilenceRepliesLetsRequestsThroughAndHeals(t *testing.T) {
 	node, proxy := proxied(t)
 	link := listen(t, proxy)
 	c := dial(t, link)
 	c.send("SET k 1")
 	c.want("+OK")
 
-	link.Hold(netproxy.Replies)
+	link.Silence(netproxy.Replies)
 	c.send("INCR k")
 	c.send("INCR k")
 	eventuallyGet(t, node, "k", "3")
 	c.wantSilence()
 
-	link.Pass(netproxy.Replies)
+	link.Heal(netproxy.Replies)
 	c.want(":2")
 	c.want(":3")
 	c.send("INCR k")
 	c.want(":4")
 }
 
-func TestHoldRequestsKeepsThemFromTheNodeAndHeals(t *testing.T) {
+func TestSilenceRequestsKeepsThemFromTheNodeAndHeals(t *testing.T) {
 	node, proxy := proxied(t)
 	link := listen(t, proxy)
 	c := dial(t, link)
-	link.Hold(netproxy.Requests)
+	link.Silence(netproxy.Requests)
 	for i := range 100 {
 		c.send(fmt.Sprintf("RPUSH order %d", i))
 	}
@@ -146,7 +146,7 @@ func TestHoldRequestsKeepsThemFromTheNodeAndHeals(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "0", n)
 
-	link.Pass(netproxy.Both)
+	link.Heal(netproxy.Both)
 	for i := range 100 {
 		c.want(fmt.Sprintf(":%d", i+1))
 	}
@@ -159,29 +159,29 @@ func TestHoldRequestsKeepsThemFromTheNodeAndHeals(t *testing.T) {
 	require.Equal(t, strings.Join(want, "\n"), order)
 }
 
-func TestHoldHidesTheDeathOfTheNode(t *testing.T) {
+func TestSilenceHidesTheDeathOfTheNode(t *testing.T) {
 	node, proxy := proxied(t)
 	link := listen(t, proxy)
 	c := dial(t, link)
 	c.send("PING")
 	c.want("+PONG")
-	link.Hold(netproxy.Replies)
+	link.Silence(netproxy.Replies)
 	require.NoError(t, node.Kill())
 	c.wantSilence()
 	late := dial(t, link) // a connection that the dead node cannot take
 	late.wantSilence()
-	link.Pass(netproxy.Replies)
+	link.Heal(netproxy.Replies)
 	_, err := c.line(longEnough)
 	requireEnded(t, err)
 	_, err = late.line(longEnough)
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 }
 
-func TestHoldMakesTheSenderWaitInTheEnd(t *testing.T) {
+func TestSilenceMakesTheSenderWaitInTheEnd(t *testing.T) {
 	_, proxy := proxied(t)
 	link := listen(t, proxy)
 	c := dial(t, link)
-	link.Hold(netproxy.Requests)
+	link.Silence(netproxy.Requests)
 	require.NoError(t, c.conn.SetWriteDeadline(time.Now().Add(longEnough)))
 	var sent int
 	ping := []byte(strings.Repeat("PING\r\n", 10_000))
@@ -194,53 +194,68 @@ func TestHoldMakesTheSenderWaitInTheEnd(t *testing.T) {
 			break
 		}
 	}
-	require.Less(t, sent, 1<<30, "a held link took everything")
+	require.Less(t, sent, 1<<30, "a silent link took everything")
 
-	link.Pass(netproxy.Requests)
+	link.Heal(netproxy.Requests)
 	require.NoError(t, c.conn.SetReadDeadline(time.Now().Add(longEnough)))
 	answers, err := io.ReadAll(io.LimitReader(c.r, int64(sent/len("PING\r\n")*len("+PONG\r\n"))))
 	require.NoError(t, err)
 	require.Equal(t, sent/len("PING\r\n"), strings.Count(string(answers), "+PONG\r\n"), "nothing was lost")
 }
 
-func TestDropSwallows(t *testing.T) {
+func TestHealLosingLosesWhatWasKeptAndTheConnection(t *testing.T) {
 	node, proxy := proxied(t)
 	link := listen(t, proxy)
-	c := dial(t, link)
-	c.send("SET k 1")
-	c.want("+OK")
+	c, idle := dial(t, link), dial(t, link)
+	for _, c := range []*client{c, idle} {
+		c.send("SET k 1")
+		c.want("+OK")
+	}
 
-	link.Drop(netproxy.Requests)
+	link.Silence(netproxy.Requests)
 	c.send("SET k 2")
 	c.wantSilence()
-	link.Pass(netproxy.Requests)
-	c.wantSilence()
+	link.HealLosing(netproxy.Requests)
+	_, err := c.line(longEnough)
+	requireEnded(t, err)
 	require.Equal(t, "1", get(t, node, "k"), "gone for good")
+	idle.send("INCR k") // it has lost nothing
+	idle.want(":2")
 
-	link.Drop(netproxy.Replies)
+	c = dial(t, link)
+	link.Silence(netproxy.Both)
 	c.send("SET k 3")
-	eventuallyGet(t, node, "k", "3")
 	c.wantSilence()
-	link.Pass(netproxy.Replies)
-	c.send("INCR k")
-	c.want(":4")
+	link.HealLosing(netproxy.Replies)
+	c.wantSilence()
+	link.Heal(netproxy.Requests)
+	c.want("+OK") // no reply was there to be lost, and the request was not the replies' to lose
+
+	link.Silence(netproxy.Replies)
+	c.send("SET k 4")
+	eventuallyGet(t, node, "k", "4")
+	c.wantSilence()
+	link.HealLosing(netproxy.Replies)
+	_, err = c.line(longEnough)
+	requireEnded(t, err)
+	require.Equal(t, "4", get(t, node, "k"), "only the answer was lost")
 }
 
-func TestDropAlsoTakesWhatIsHeldAndKeepsTheEnd(t *testing.T) {
+func TestSilenceKeepsTheEnd(t *testing.T) {
 	node, proxy := proxied(t)
-	link := listen(t, proxy)
-	c := dial(t, link)
-	link.Hold(netproxy.Requests)
-	c.send("SET k 1")
-	c.wantSilence()
-	link.Drop(netproxy.Requests)
-	c.wantSilence()
-	require.NoError(t, c.conn.Close())
-	time.Sleep(silence)
-	require.Equal(t, 1, link.Conns(), "the client's end is not known to the node yet")
-	link.Pass(netproxy.Requests)
-	require.Eventually(t, func() bool { return link.Conns() == 0 }, longEnough, time.Millisecond)
-	require.Empty(t, get(t, node, "k"))
+	for _, heal := range []func(*netproxy.Link, netproxy.Direction){(*netproxy.Link).Heal, (*netproxy.Link).HealLosing} {
+		link := listen(t, proxy)
+		c := dial(t, link)
+		c.send("SET k 1")
+		c.want("+OK")
+		link.Silence(netproxy.Requests)
+		require.NoError(t, c.conn.Close())
+		time.Sleep(silence)
+		require.Equal(t, 1, link.Conns(), "the client's end is not known to the node yet")
+		heal(link, netproxy.Requests)
+		require.Eventually(t, func() bool { return link.Conns() == 0 }, longEnough, time.Millisecond)
+	}
+	require.Equal(t, "1", get(t, node, "k"))
 }
 
 func TestDelayIsPerDirectionAndKeepsOrder(t *testing.T) {
@@ -254,7 +269,7 @@ func TestDelayIsPerDirectionAndKeepsOrder(t *testing.T) {
 		c.send("PING")
 		c.want("+PONG")
 		require.GreaterOrEqual(t, time.Since(start), fixed)
-		link.Pass(netproxy.Both)
+		link.Clear()
 	}
 
 	// The first piece gets the longest delay, and the others wait behind it.
@@ -282,12 +297,12 @@ func TestResetIsAReset(t *testing.T) {
 	c := dial(t, link)
 	c.send("PING")
 	c.want("+PONG")
-	link.Hold(netproxy.Both)
+	link.Silence(netproxy.Both)
 	link.Reset()
 	_, err := c.line(longEnough)
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 
-	link.Pass(netproxy.Both)
+	link.Heal(netproxy.Both)
 	c = dial(t, link)
 	c.send("PING")
 	c.want("+PONG")
@@ -350,7 +365,7 @@ func TestDeadNodeResetsAndComesBack(t *testing.T) {
 	}
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 
-	require.NoError(t, node.RestartEmpty())
+	require.NoError(t, node.CrashEmpty())
 	c = dial(t, link)
 	c.send("PING")
 	c.want("+PONG")
@@ -364,12 +379,12 @@ func TestFaultsOfOneClientAndOfAll(t *testing.T) {
 	ping(ca)
 	ping(cb)
 
-	a.Hold(netproxy.Both)
+	a.Silence(netproxy.Both)
 	ca.send("PING")
 	ca.wantSilence()
 	ping(cb)
 
-	proxy.Hold(netproxy.Requests)
+	proxy.Silence(netproxy.Requests)
 	cb.send("PING")
 	cb.wantSilence()
 	c := listen(t, proxy)
@@ -377,7 +392,7 @@ func TestFaultsOfOneClientAndOfAll(t *testing.T) {
 	cc.send("PING")
 	cc.wantSilence()
 
-	proxy.Pass(netproxy.Both)
+	proxy.Heal(netproxy.Both)
 	for _, client := range []*client{ca, cb, cc} {
 		client.want("+PONG")
 	}
@@ -386,10 +401,17 @@ func TestFaultsOfOneClientAndOfAll(t *testing.T) {
 	start := time.Now()
 	ping(ca)
 	require.GreaterOrEqual(t, time.Since(start), 50*time.Millisecond)
-	proxy.Drop(netproxy.Requests)
+	proxy.Silence(netproxy.Requests)
 	ca.send("PING")
 	ca.wantSilence()
-	proxy.Pass(netproxy.Both)
+	proxy.HealLosing(netproxy.Requests)
+	_, err := ca.line(longEnough)
+	requireEnded(t, err)
+	ca = dial(t, a)
+	start = time.Now()
+	ping(ca)
+	require.GreaterOrEqual(t, time.Since(start), 50*time.Millisecond, "a silence takes nothing else back")
+	proxy.Clear()
 
 	proxy.Refuse()
 	for _, l := range []*netproxy.Link{a, b, c} {
@@ -400,7 +422,7 @@ func TestFaultsOfOneClientAndOfAll(t *testing.T) {
 	ping(dial(t, b))
 
 	a.Cut()
-	_, err := ca.line(longEnough)
+	_, err = ca.line(longEnough)
 	require.ErrorIs(t, err, io.EOF)
 	ping(cb)
 	proxy.Reset()
@@ -445,8 +467,8 @@ func TestCloseLeavesNothingWhateverIsGoingOn(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	proxy := netproxy.New(node.Network(), node.Addr())
 	held, delayed, refused := listen(t, proxy), listen(t, proxy), listen(t, proxy)
-	require.NoError(t, node.Pause()) // replies will not come
-	held.Hold(netproxy.Both)
+	require.NoError(t, node.Freeze()) // replies will not come
+	held.Silence(netproxy.Both)
 	delayed.Delay(netproxy.Both, time.Hour, nil)
 	refused.Refuse()
 	for _, link := range []*netproxy.Link{held, delayed} {
@@ -466,11 +488,10 @@ func TestCloseLeavesNothingWhateverIsGoingOn(t *testing.T) {
 	}
 	_, err := proxy.Listen()
 	require.ErrorIs(t, err, netproxy.ErrClosed)
-	require.NoError(t, node.Resume())
+	require.NoError(t, node.Thaw())
 }
 
-// requireEnded takes an end or a reset: which of them a killed server's kernel sends
-// depends on what it had read.
+// requireEnded takes an end or a reset: which of them a killed server's kernel sends depends on what it had read.
 func requireEnded(t *testing.T, err error) {
 	t.Helper()
 	require.Error(t, err)

@@ -1,5 +1,4 @@
-// Package ports reserves TCP ports of 127.0.0.1 for servers that tests start, stop and
-// start again.
+// Package ports reserves TCP ports of 127.0.0.1 for servers that tests start, stop and start again.
 package ports
 
 import (
@@ -11,30 +10,28 @@ import (
 	"syscall"
 )
 
-// Ports are taken below the range from which systems take those of outgoing connections,
-// 32768 and up on Linux. Inside it a port can be taken while its server is down, and,
-// worse, a client that keeps dialing a dead server there can be given that very port and
-// connect to itself.
+// Ports are taken below the range from which systems take those of outgoing connections, 32768 and up on Linux. Inside
+// it a port can be taken while its server is down, and, worse, a client that keeps dialing a dead server there can be
+// given that very port and connect to itself.
 const (
 	first = 20000
 	end   = 32768
 )
 
-// Port is a port that no other Reserve returns before Close, in this process or another,
-// also while nobody listens on it. Two servers could otherwise find the same port free at
-// the same time, and a test would talk to the one that belongs to another.
+// Port is a port that no other Reserve returns before Close, in this process or another, also while nobody listens on
+// it. Two servers could otherwise find the same port free at the same time, and a test would talk to the one that
+// belongs to another.
 type Port struct {
 	// Addr is host:port.
 	Addr  string
 	guard net.Listener
 }
 
-// Reserve finds an even port that nobody listens on. What reserves it is a listener on
-// the odd one above it, which the kernel gives to one process alone and takes back when
-// that dies.
+// Reserve finds an even port that nobody listens on. What reserves it is a listener on the odd one above it, which the
+// kernel gives to one process alone and takes back when that dies.
 //
-// Whether somebody listens is found out by dialing, not by listening for a moment: a child
-// that is just being forked would keep such a listener open until it executes.
+// Whether somebody listens is found out by dialing, not by listening for a moment: a child that is just being forked
+// would keep such a listener open until it executes.
 func Reserve() (*Port, error) {
 	err := errors.New("somebody listens on each that was tried")
 	for range 100 {

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every port is reserved while nobody listens on any, and no two are the same: with a
-// thousand of some six thousand, drawn at random, about a tenth would be.
+// Every port is reserved while nobody listens on any, and no two are the same: with a thousand of some six thousand,
+// drawn at random, about a tenth would be.
 func TestReservedPortsAreNotGivenTwice(t *testing.T) {
 	const many = 1000
 	var mu sync.Mutex

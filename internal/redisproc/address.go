@@ -9,8 +9,8 @@ import (
 // socketName is short because of maxSocketPath.
 const socketName = "s"
 
-// maxSocketPath is what fits into sockaddr_un with its final NUL: 108 bytes on Linux,
-// 104 on the BSDs and macOS, whose TMPDIR alone takes some 50.
+// maxSocketPath is what fits into sockaddr_un with its final NUL: 108 bytes on Linux, 104 on the BSDs and macOS, whose
+// TMPDIR alone takes some 50.
 const maxSocketPath = 103
 
 func makeDir() (string, error) {

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// ReplyError is an error that the server answered with, such as "LOADING Redis is
-// loading the dataset in memory".
+// ReplyError is an error that the server answered with, such as "LOADING Redis is loading the dataset in memory".
 type ReplyError string
 
 func (e ReplyError) Error() string { return string(e) }
@@ -20,10 +19,9 @@ func (e ReplyError) Error() string { return string(e) }
 // commandTimeout bounds one Do, dial included.
 const commandTimeout = 10 * time.Second
 
-// Do runs one command on a connection of its own and returns the answer as text: an
-// integer in decimal, nil as "". It is for looking at a node and for breaking it
-// (FLUSHALL, CONFIG SET, CLIENT KILL), not for speed, and knows no nested answers.
-// An error of the server is a [ReplyError]; a silent server is an error after 10 s.
+// Do runs one command on a connection of its own and returns the answer as text: an integer in decimal, nil as "". It
+// is for looking at a node and for breaking it (FLUSHALL, CONFIG SET, CLIENT KILL), not for speed, and knows no nested
+// answers. An error of the server is a [ReplyError]; a silent server is an error after 10 s.
 func (n *Node) Do(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 	defer cancel()

@@ -6,40 +6,39 @@ import (
 	"time"
 )
 
-// Pause stops the server with SIGSTOP. When it returns, no instruction of the server
-// runs until Resume, while its clock, its keys' expiry and its connections go on;
-// the kernel keeps answering for it and takes connections and bytes up to its buffers.
-func (n *Node) Pause() error {
+// Freeze stops the server with SIGSTOP. When it returns, no instruction of the server runs until Thaw, while its clock,
+// its keys' expiry and its connections go on; the kernel keeps answering for it and takes connections and bytes up to
+// its buffers.
+func (n *Node) Freeze() error {
 	l := n.current()
 	err := signal(l.process, stopSignal)
 	if err != nil {
-		return fmt.Errorf("redisproc: pause: %w", err)
+		return fmt.Errorf("redisproc: freeze: %w", err)
 	}
 	return awaitStopped(l)
 }
 
-// Resume lets a paused server go on with SIGCONT; what reached it meanwhile is
-// executed now. On a server that is not paused it does nothing.
-func (n *Node) Resume() error {
+// Thaw lets a frozen server go on with SIGCONT; what reached it meanwhile is executed now. On a server that is not
+// frozen it does nothing.
+func (n *Node) Thaw() error {
 	err := signal(n.current().process, continueSignal)
 	if err != nil {
-		return fmt.Errorf("redisproc: resume: %w", err)
+		return fmt.Errorf("redisproc: thaw: %w", err)
 	}
 	return nil
 }
 
-// Kill ends the server with SIGKILL and returns when it is gone: connections are
-// reset, new ones refused, and unwritten data is lost. The node can be restarted.
-// Killing a dead server does nothing.
+// Kill ends the server with SIGKILL and returns when it is gone: connections are reset, new ones refused, and unwritten
+// data is lost. [Node.CrashEmpty] and its like start another. Killing a dead server does nothing.
 func (n *Node) Kill() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.kill()
 }
 
-// Stop ends the server the way an administrator does, with SIGTERM, and returns when
-// it is gone. One that does not end within 5 s is killed. A paused one is resumed
-// first. The node can be restarted. Stopping a dead server does nothing.
+// Stop ends the server the way an administrator does, with SIGTERM, and returns when it is gone. One that does not end
+// within 5 s is killed. A frozen one is thawed first. [Node.CrashEmpty] and its like start another. Stopping a dead
+// server does nothing.
 func (n *Node) Stop() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

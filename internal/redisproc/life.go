@@ -14,22 +14,17 @@ type life struct {
 	state   *os.ProcessState // how it ended; valid once exited is closed
 }
 
-// spawn starts the server. One goroutine starts it and waits for its end, and keeps
-// its OS thread from before the one until after the other: the kernel's "kill the
-// child when its parent dies" (Pdeathsig) means the parent's thread.
+// spawn starts the server. One goroutine starts it and waits for its end, and keeps its OS thread from before the one
+// until after the other: the kernel's "kill the child when its parent dies" (Pdeathsig) means the parent's thread.
 func (n *Node) spawn() (*life, error) {
 	log, err := os.OpenFile(n.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close() // the server has its own descriptor
-	// A file, not a pipe: a saving child that outlives its server would keep a pipe,
-	// and whoever reads it, open.
+	// A file, not a pipe: a saving child that outlives its server would keep a pipe, and whoever reads it, open.
 	cmd := exec.Command(n.server, n.args()...)
-	cmd.Env, err = n.env()
-	if err != nil {
-		return nil, err
-	}
+	cmd.Env = n.env()
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = sysProcAttr()
 
@@ -51,8 +46,7 @@ func (n *Node) spawn() (*life, error) {
 	return l, <-started
 }
 
-// kill ends the server with SIGKILL, paused or not, and waits until it is gone.
-// n.mu is held.
+// kill ends the server with SIGKILL, frozen or not, and waits until it is gone. n.mu is held.
 func (n *Node) kill() error {
 	l := n.current()
 	if l == nil {

@@ -31,14 +31,13 @@ type Node struct {
 	mu     sync.Mutex // serialises what starts and ends servers
 	closed bool
 
-	// The server that runs or ran last. It has its own lock, so that PID and Pause
-	// need not wait for a restart.
+	// The server that runs or ran last. It has its own lock, so that PID and Freeze need not wait for a restart.
 	lifeMu sync.Mutex
 	life   *life
 }
 
-// Start starts a node and returns when its server answers. An error carries the end
-// of the server's log, and nothing is left behind.
+// Start starts a node and returns when its server answers. An error carries the end of the server's log, and nothing is
+// left behind.
 func Start(options Options) (*Node, error) {
 	server, err := Find()
 	if err != nil {
@@ -92,8 +91,7 @@ func (n *Node) firstStart() error {
 // Network is "unix" or "tcp", as net.Dial wants it.
 func (n *Node) Network() string { return n.network }
 
-// Addr is the path of the node's socket, or its host:port. It stays the same across
-// restarts.
+// Addr is the path of the node's socket, or its host:port. It stays the same across restarts.
 func (n *Node) Addr() string { return n.addr }
 
 // Dial connects to the node.
@@ -105,7 +103,7 @@ func (n *Node) Dial(ctx context.Context) (net.Conn, error) {
 // PID is the process id of the running server, or of the last one if none runs.
 func (n *Node) PID() int { return n.current().process.Pid }
 
-// Running tells whether the server's process exists; a paused one does.
+// Running tells whether the server's process exists; a frozen one does.
 func (n *Node) Running() bool {
 	select {
 	case <-n.current().exited:
@@ -115,8 +113,8 @@ func (n *Node) Running() bool {
 	}
 }
 
-// Clock is the wall clock of the node. It panics if Options.Clock was not set: the
-// server reads the host's clock then, and the test would test nothing.
+// Clock is the wall clock of the node. It panics if Options.Clock was not set: the server reads the host's clock then,
+// and the test would test nothing.
 func (n *Node) Clock() *clockshim.Clock {
 	if n.clock == nil {
 		panic("redisproc: Clock of a node that was started without Options.Clock")
@@ -124,15 +122,14 @@ func (n *Node) Clock() *clockshim.Clock {
 	return n.clock
 }
 
-// LogTail is the end of what the servers of this node have logged, at most that many
-// lines. It is empty once the node is closed.
+// LogTail is the end of what the servers of this node have logged, at most that many lines. It is empty once the node
+// is closed.
 func (n *Node) LogTail(lines int) string {
 	all := strings.Split(strings.TrimRight(string(n.log()), "\n"), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// Close kills the server, if it runs, and removes the node's directory. It may be
-// called twice.
+// Close kills the server, if it runs, and removes the node's directory. It may be called twice.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -154,8 +151,7 @@ func (n *Node) current() *life {
 	return n.life
 }
 
-// start runs a server on the node's address and disk as they are, and waits until it
-// answers. n.mu is held.
+// start runs a server on the node's address and disk as they are, and waits until it answers. n.mu is held.
 func (n *Node) start() error {
 	l, err := n.spawn()
 	if err != nil {
@@ -184,13 +180,13 @@ func (n *Node) args() []string {
 	} else {
 		args = append(args, "--port", "0", "--unixsocket", n.addr, "--unixsocketperm", "700")
 	}
-	return append(args, n.options.Args...)
+	return append(args, n.known(n.options.Args)...)
 }
 
-func (n *Node) env() ([]string, error) {
+func (n *Node) env() []string {
 	env := append(os.Environ(), n.options.Env...)
 	if n.clock == nil {
-		return env, nil
+		return env
 	}
 	return n.clock.Environment(env)
 }

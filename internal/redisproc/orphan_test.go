@@ -80,13 +80,13 @@ func TestServerOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	require.Equal(t, "PONG", do(t, n, "PING"))
 }
 
-func TestPausedServerRunsNoInstruction(t *testing.T) {
+func TestFrozenServerRunsNoInstruction(t *testing.T) {
 	n := redistest.Start(t, redisproc.Options{})
 	for range 20 {
-		require.NoError(t, n.Pause())
+		require.NoError(t, n.Freeze())
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.PID()))
 		require.NoError(t, err)
 		require.Contains(t, string(stat), ") T")
-		require.NoError(t, n.Resume())
+		require.NoError(t, n.Thaw())
 	}
 }

@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// Redis does not run here; what is below lets the redlock command build, whose other
-// parts do.
+// Redis does not run here; what is below lets the redlock command build, whose other parts do.
 const (
 	stopSignal     = syscall.Signal(0)
 	continueSignal = syscall.Signal(0)

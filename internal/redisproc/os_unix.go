@@ -13,8 +13,8 @@ const (
 	continueSignal = syscall.SIGCONT
 )
 
-// sysProcAttr leaves the server in our process group, so that Ctrl-C ends it too:
-// here nothing else would, if we were to die of it.
+// sysProcAttr leaves the server in our process group, so that Ctrl-C ends it too: here nothing else would, if we were
+// to die of it.
 func sysProcAttr() *syscall.SysProcAttr { return nil }
 
 func signal(p *os.Process, s syscall.Signal) error { return p.Signal(s) }

@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// Bounds on waiting. They are generous because they end a test that would otherwise
-// hang, on machines that are busy with other tests; nothing usual comes near them.
+// Bounds on waiting. They are generous because they end a test that would otherwise hang, on machines that are busy
+// with other tests; nothing usual comes near them.
 const (
 	readyTimeout = 20 * time.Second // start to first answer; 30 ms on an idle machine
 	stopTimeout  = 5 * time.Second  // SIGTERM to SIGKILL; Redis looks for SIGTERM every 100 ms
 )
 
-// awaitReady waits for any answer but LOADING. A server that wants a password, say,
-// answers NOAUTH and is ready.
+// awaitReady waits for any answer but LOADING. A server that wants a password, say, answers NOAUTH and is ready.
 func (n *Node) awaitReady(l *life) error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()

@@ -48,7 +48,7 @@ func TestStartAnswersAndCloseLeavesNothing(t *testing.T) {
 		require.NoError(t, n.Close(), "Close may be called twice")
 		require.False(t, n.Running())
 		require.NoFileExists(t, "/proc/"+itoa(pid)+"/stat")
-		require.ErrorIs(t, n.RestartEmpty(), redisproc.ErrClosed)
+		require.ErrorIs(t, n.CrashEmpty(), redisproc.ErrClosed)
 		if !tcp {
 			require.NoFileExists(t, n.Addr())
 		}

@@ -10,27 +10,24 @@ import (
 // Dump is the data of a node at one moment, in the form of Redis' own RDB file.
 type Dump struct{ rdb []byte }
 
-// RestartEmpty kills the server, if it runs, and starts one with nothing on its disk
-// at the same address: the node that lost its memory. It returns when the new server
-// answers.
-func (n *Node) RestartEmpty() error {
+// CrashEmpty kills the server, if it runs, and starts one with nothing on its disk at the same address: the node that
+// lost its memory. It returns when the new server answers.
+func (n *Node) CrashEmpty() error {
 	return n.restart(n.wipe)
 }
 
-// RestartKeeping kills the server, if it runs, and starts one from its append-only
-// file at the same address, with every write that was acknowledged. It is an error on
-// a node without Options.AOF, whose server keeps nothing.
-func (n *Node) RestartKeeping() error {
+// Restart kills the server, if it runs, and starts one from its append-only file at the same address, with every write
+// that was acknowledged. It is an error on a node without Options.AOF, whose server keeps nothing.
+func (n *Node) Restart() error {
 	if !n.options.AOF {
-		return errors.New("redisproc: RestartKeeping wants a node with Options.AOF: this one has nothing on its disk")
+		return errors.New("redisproc: Restart wants a node with Options.AOF: this one has nothing on its disk")
 	}
 	return n.restart(func() error { return nil })
 }
 
-// RestartFrom kills the server, if it runs, and starts one from an old dump, of this
-// node or of another, at the same address: the backup put back, or the snapshot that
-// was all the crash left. It is an error on a node with Options.AOF, whose server
-// would not look at a dump.
+// RestartFrom kills the server, if it runs, and starts one from an old dump, of this node or of another, at the same
+// address: the backup put back, or the snapshot that was all the crash left. It is an error on a node with Options.AOF,
+// whose server would not look at a dump.
 func (n *Node) RestartFrom(dump Dump) error {
 	if n.options.AOF {
 		return errors.New("redisproc: RestartFrom wants a node without Options.AOF: a server that has an append-only file ignores a dump")
@@ -44,8 +41,8 @@ func (n *Node) RestartFrom(dump Dump) error {
 	})
 }
 
-// SaveDump saves the node's data as it is now. The server serves nobody meanwhile.
-// Its user must be allowed to SAVE without a password.
+// SaveDump saves the node's data as it is now. The server serves nobody meanwhile. Its user must be allowed to SAVE
+// without a password.
 func (n *Node) SaveDump() (Dump, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -53,15 +53,10 @@ func newWorld() (*world, error) {
 				return nil, err
 			}
 			c.links = append(c.links, link)
-			c.reach(region)
+			link.Delay(netproxy.Both, c.trips[region]/2, nil)
 		}
 	}
 	return w, nil
-}
-
-// reach gives a client its round trip to a region.
-func (c *client) reach(region int) {
-	c.links[region].Delay(netproxy.Both, c.trips[region]/2, nil)
 }
 
 // open makes the clients' Lockers, and returns how long A took to skip the first quarantine.
@@ -147,13 +142,13 @@ func (w *world) lock() string {
 // lose makes a region silent for everybody.
 func (w *world) lose(region int) {
 	for _, c := range w.clients {
-		c.links[region].Hold(netproxy.Both)
+		c.links[region].Silence(netproxy.Both)
 	}
 }
 
 func (w *world) restore(region int) {
 	for _, c := range w.clients {
-		c.reach(region)
+		c.links[region].Heal(netproxy.Both)
 	}
 }
 
@@ -408,10 +403,10 @@ func (w *world) partition(ctx context.Context) ([]event, error) {
 
 	start := time.Now()
 	for _, r := range []int{2, 3, 4} {
-		a.links[r].Hold(netproxy.Both)
+		a.links[r].Silence(netproxy.Both)
 	}
 	for _, r := range []int{0, 1} {
-		b.links[r].Hold(netproxy.Both)
+		b.links[r].Silence(netproxy.Both)
 	}
 	type end struct {
 		at  time.Time
@@ -447,10 +442,8 @@ func (w *world) partition(ctx context.Context) ([]event, error) {
 		return nil, err
 	}
 	healed := time.Now()
-	for _, c := range w.clients {
-		for region := range c.links {
-			c.reach(region)
-		}
+	for region := range w.nodes {
+		w.restore(region)
 	}
 	g, err := a.locker.Acquire(ctx, w.lock())
 	if err != nil {

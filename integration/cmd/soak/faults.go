@@ -19,6 +19,7 @@ type breaker struct {
 	lease     time.Duration
 	nodes     []*redisproc.Node
 	processes []*process
+	operator  *operator
 	rec       *recorder
 	say       func(format string, args ...any)
 	wg        sync.WaitGroup
@@ -28,11 +29,12 @@ type breaker struct {
 	busy     [][]bool // links in use by a fault, by process and node
 	down     bool     // a worker process is stopped or dead
 	majority bool     // a majority phase is on
+	changing bool     // a node has left the set, or is about to
 }
 
-func newBreaker(seed uint64, lease time.Duration, nodes []*redisproc.Node, processes []*process, rec *recorder, say func(string, ...any)) *breaker {
+func newBreaker(seed uint64, lease time.Duration, nodes []*redisproc.Node, processes []*process, operator *operator, rec *recorder, say func(string, ...any)) *breaker {
 	b := &breaker{
-		rng: rand.New(rand.NewPCG(seed, 0)), lease: lease, nodes: nodes, processes: processes, rec: rec, say: say,
+		rng: rand.New(rand.NewPCG(seed, 0)), lease: lease, nodes: nodes, processes: processes, operator: operator, rec: rec, say: say,
 		bad: make([]bool, len(nodes)),
 	}
 	for range processes {
@@ -49,8 +51,9 @@ func (b *breaker) run(ctx context.Context) {
 		weight int
 		start  func(context.Context)
 	}{
-		{10, b.killNode}, {10, b.flushAll}, {12, b.pauseShort}, {8, b.pauseLong}, {10, b.clientKill}, {8, b.scriptFlush},
+		{10, b.killNode}, {10, b.flushAll}, {12, b.freezeShort}, {8, b.freezeLong}, {10, b.clientKill}, {8, b.scriptFlush},
 		{24, b.breakLinks}, {6, b.silenceNode}, {10, b.stopProcess}, {4, b.killProcess},
+		{6, b.changeMembers},
 	}
 	total := 0
 	for _, f := range faults {
@@ -139,7 +142,7 @@ func (b *breaker) killNode(ctx context.Context) {
 		defer b.giveNode(i)
 		b.must("kill", b.nodes[i].Kill())
 		b.sleep(ctx, dead)
-		b.must("restart", b.nodes[i].RestartEmpty())
+		b.must("start empty", b.nodes[i].CrashEmpty())
 		b.sleep(ctx, b.forgotten())
 	})
 }
@@ -157,15 +160,15 @@ func (b *breaker) flushAll(ctx context.Context) {
 	})
 }
 
-func (b *breaker) pauseShort(ctx context.Context) {
-	b.pause(ctx, "node SIGSTOP, shorter than the lease", b.between(b.lease/30, 4*b.lease/5))
+func (b *breaker) freezeShort(ctx context.Context) {
+	b.freeze(ctx, "node SIGSTOP, shorter than the lease", b.between(b.lease/30, 4*b.lease/5))
 }
 
-func (b *breaker) pauseLong(ctx context.Context) {
-	b.pause(ctx, "node SIGSTOP, longer than the lease", b.between(b.lease, 5*b.lease/2))
+func (b *breaker) freezeLong(ctx context.Context) {
+	b.freeze(ctx, "node SIGSTOP, longer than the lease", b.between(b.lease, 5*b.lease/2))
 }
 
-func (b *breaker) pause(ctx context.Context, kind string, d time.Duration) {
+func (b *breaker) freeze(ctx context.Context, kind string, d time.Duration) {
 	i, ok := b.takeNode()
 	if !ok {
 		return
@@ -173,9 +176,9 @@ func (b *breaker) pause(ctx context.Context, kind string, d time.Duration) {
 	b.note(kind, "node %d for %v", i, d)
 	b.wg.Go(func() {
 		defer b.giveNode(i)
-		b.must("pause", b.nodes[i].Pause())
+		b.must("freeze", b.nodes[i].Freeze())
 		b.sleep(ctx, d)
-		b.must("resume", b.nodes[i].Resume())
+		b.must("thaw", b.nodes[i].Thaw())
 	})
 }
 
@@ -201,7 +204,7 @@ func (b *breaker) scriptFlush(context.Context) {
 	}
 }
 
-// silenceNode holds all bytes from or to a node, for everybody.
+// silenceNode keeps all bytes from or to a node back, for everybody.
 func (b *breaker) silenceNode(ctx context.Context) {
 	d := b.between(b.lease/10, 2*b.lease)
 	direction := b.direction()
@@ -214,11 +217,11 @@ func (b *breaker) silenceNode(ctx context.Context) {
 	b.wg.Go(func() {
 		defer b.giveNode(i)
 		for _, l := range links {
-			l.Hold(direction)
+			l.Silence(direction)
 		}
 		b.sleep(ctx, d)
 		for _, l := range links {
-			l.Pass(netproxy.Both)
+			l.Heal(netproxy.Both)
 		}
 		b.giveLinks(links)
 	})
@@ -279,14 +282,14 @@ func (b *breaker) breakLinks(ctx context.Context) {
 	}
 	direction := b.direction()
 	slow, jitter := b.between(time.Millisecond, b.lease/6), b.between(time.Millisecond, b.lease/10)
-	kinds := []string{"hold", "hold", "drop, then reset", "cut", "reset", "delay", "refuse"}
+	kinds := []string{"silence", "silence", "silence, all lost", "cut", "reset", "delay", "refuse"}
 	kind := kinds[b.rng.IntN(len(kinds))]
 	links := b.takeLinks(&p, nodes)
 	if len(links) == 0 {
 		return
 	}
 	label := "network of a process: " + kind
-	if kind == "hold" && direction != netproxy.Both {
+	if kind == "silence" && direction != netproxy.Both {
 		label += ", one way"
 	}
 	proc := b.processes[p]
@@ -303,10 +306,8 @@ func (b *breaker) breakLinks(ctx context.Context) {
 			}
 		}
 		switch kind {
-		case "hold":
-			each(func(l link) { l.Hold(direction) })
-		case "drop, then reset":
-			each(func(l link) { l.Drop(direction) })
+		case "silence", "silence, all lost":
+			each(func(l link) { l.Silence(direction) })
 		case "cut":
 			each(func(l link) { l.Cut() })
 			return
@@ -323,12 +324,12 @@ func (b *breaker) breakLinks(ctx context.Context) {
 		b.sleep(ctx, d)
 		each(func(l link) {
 			switch kind {
-			case "drop, then reset": // the connections are of no use any more
-				l.Reset()
+			case "silence, all lost":
+				l.HealLosing(direction)
 			case "refuse":
 				b.must("accept", again(l.Accept))
 			}
-			l.Pass(netproxy.Both)
+			l.Clear()
 		})
 	})
 }
@@ -430,22 +431,22 @@ func (b *breaker) majorityOut(ctx context.Context) func() {
 		var links []link
 		if stop {
 			for _, i := range mine {
-				b.must("pause", b.nodes[i].Pause())
+				b.must("freeze", b.nodes[i].Freeze())
 			}
 		} else {
 			links = b.takeLinks(nil, mine)
 			for _, l := range links {
-				l.Hold(direction)
+				l.Silence(direction)
 			}
 		}
 		b.sleep(ctx, d)
 		for _, l := range links {
-			l.Pass(netproxy.Both)
+			l.Heal(netproxy.Both)
 		}
 		b.giveLinks(links)
 		for _, i := range mine {
 			if stop {
-				b.must("resume", b.nodes[i].Resume())
+				b.must("thaw", b.nodes[i].Thaw())
 			}
 			b.giveNode(i)
 		}

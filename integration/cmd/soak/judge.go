@@ -21,6 +21,8 @@ type verdict struct {
 	refusedLooked           int // of the refused, those whose writer had just seen Err()==nil
 	overlaps, staleAccepted int
 	tokensOut               int
+	slotsTaken, slotsAtOnce int   // guards of the semaphore, and the most of them that were seen alive at one instant
+	reads, readsAtOnce      int   // guards that read, and the most of them that were seen alive at one instant
 	byClock, byTakeover     worst // time from loss to context end
 	unavailable, afterOut   worst // beyond one lease
 	longestCall             worst
@@ -64,6 +66,8 @@ func judge(r *recorder, lease time.Duration) *verdict {
 	}
 	v.judgeGuards(r)
 	v.judgeTokens(r.order)
+	v.judgeSlots(r.order)
+	v.judgeReaders(r.order)
 	v.judgeWrites(r)
 	v.measureTakeovers(r)
 	v.measureAvailability(r, lease)
@@ -77,6 +81,11 @@ var documented = map[way][]string{
 	try:      {"DeadlineExceeded", "ErrNoQuorum", "ErrNotLocked"},
 	force:    {"DeadlineExceeded", "ErrNoQuorum", "ErrNotLocked", "ErrTakenOver"},
 	forceNow: {"DeadlineExceeded", "ErrNoQuorum", "ErrNotLocked", "ErrTakenOver"},
+
+	read:       {"DeadlineExceeded", "ErrNoQuorum"},
+	writing:    {"DeadlineExceeded", "ErrNoQuorum"},
+	tryToRead:  {"DeadlineExceeded", "ErrNoQuorum", "ErrNotLocked"},
+	tryToWrite: {"DeadlineExceeded", "ErrNoQuorum", "ErrNotLocked"},
 }
 
 // count counts one call and its guard.
@@ -262,6 +271,102 @@ func (v *verdict) judgeTokens(order []*record) {
 			if largest != nil && largest.token > g.token {
 				v.tokensOut++
 				v.violation("fencing: %s asked for %s after %s had got it, and has token %d after %d", g.id, g.lock, largest.id, g.token, largest.token)
+			}
+		}
+	}
+}
+
+// step is where a guard begins or ends to be seen alive.
+type step struct {
+	at    instant
+	alive int // +1: seen alive from here on; -1: last seen alive
+	guard *record
+}
+
+func (g *record) addSteps(steps []step) []step {
+	if g.life.First == 0 || g.life.First >= g.life.Last {
+		return steps
+	}
+	return append(steps, step{g.life.First, +1, g}, step{g.life.Last, -1, g})
+}
+
+// inOrder sorts steps; of those at one instant an end comes before a beginning.
+func inOrder(steps []step) []step {
+	slices.SortFunc(steps, func(a, b step) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.alive, b.alive)) })
+	return steps
+}
+
+// judgeReaders sees to it that nobody reads and writes at once, and that a token of either side is larger than that of whoever
+// of the other side had returned before it was asked for. Two who write are judged as with locks.
+func (v *verdict) judgeReaders(order []*record) {
+	var steps []step
+	var sides [2][]*record // who reads, who writes
+	for _, g := range order {
+		if g.lock != shelf && !g.way.reads() || !g.held {
+			continue
+		}
+		side := 1
+		if g.way.reads() {
+			side = 0
+			v.reads++
+		}
+		sides[side] = append(sides[side], g)
+		steps = g.addSteps(steps)
+	}
+	reading, writes := make(map[*record]bool), make(map[*record]bool)
+	for _, s := range inOrder(steps) {
+		mine, others := writes, reading
+		if s.guard.way.reads() {
+			mine, others = reading, writes
+		}
+		if s.alive < 0 {
+			delete(mine, s.guard)
+			continue
+		}
+		mine[s.guard] = true
+		v.readsAtOnce = max(v.readsAtOnce, len(reading))
+		for other := range others {
+			v.overlaps++
+			v.violation("readers: %s (%s) was alive at %v beside %s (%s)", s.guard.id, s.guard.way, time.Duration(s.at), other.id, other.way)
+		}
+	}
+	for side, guards := range sides {
+		before := slices.SortedFunc(slices.Values(sides[1-side]), func(a, b *record) int { return cmp.Compare(a.returned, b.returned) })
+		slices.SortFunc(guards, func(a, b *record) int { return cmp.Compare(a.asked, b.asked) })
+		var largest *record
+		for _, g := range guards {
+			for ; len(before) > 0 && before[0].returned < g.asked; before = before[1:] {
+				if largest == nil || before[0].token > largest.token {
+					largest = before[0]
+				}
+			}
+			if largest != nil && largest.token >= g.token {
+				v.tokensOut++
+				v.violation("fencing: %s (%s) asked after %s (%s) had got it, and has token %d after %d", g.id, g.way, largest.id, largest.way, g.token, largest.token)
+			}
+		}
+	}
+}
+
+// judgeSlots sees to it that no more guards of the semaphore are alive at once than it has slots. That no two have the same slot
+// is judged as with locks; this does not look at slots.
+func (v *verdict) judgeSlots(order []*record) {
+	var steps []step
+	for _, g := range order {
+		if !strings.HasPrefix(g.lock, pool+"/") || !g.held {
+			continue
+		}
+		v.slotsTaken++
+		if g.slot < 1 || g.slot > poolSlots {
+			v.violation("semaphore: %s has slot %d of %d", g.id, g.slot, poolSlots)
+		}
+		steps = g.addSteps(steps)
+	}
+	alive := 0
+	for _, s := range inOrder(steps) {
+		if alive += s.alive; alive > v.slotsAtOnce {
+			if v.slotsAtOnce = alive; alive > poolSlots {
+				v.violation("semaphore: %d guards of %d slots were alive at %v", alive, poolSlots, time.Duration(s.at))
 			}
 		}
 	}

@@ -83,6 +83,67 @@ func TestJudgeAllowsAnOverlapOfForceAcquireNow(t *testing.T) {
 	require.Empty(t, judge(history(a, b), testLease).violations)
 }
 
+// slot makes a guard one of the semaphore.
+func (g *record) slotted(slot int) *record {
+	g.lock, g.slot = slotOf(slot), slot
+	return g
+}
+
+func TestJudgeSeesTooManySlots(t *testing.T) {
+	all := func(last int) *recorder {
+		return history(guard(5, 10, 20, 90, 95).slotted(1), guard(3, 12, 22, 90, 95).slotted(2), guard(4, 14, 24, 50, 60).slotted(3), guard(6, 30, last, 90, 95).slotted(3))
+	}
+	v := judge(all(60), testLease)
+	require.Empty(t, v.violations)
+	require.Equal(t, 4, v.slotsTaken)
+	require.Equal(t, 3, v.slotsAtOnce)
+	v = judge(all(45), testLease)
+	require.Equal(t, 4, v.slotsAtOnce)
+	require.Equal(t, 1, violations(v, "semaphore: 4 guards of 3 slots"))
+	require.Equal(t, 1, v.overlaps, "they have the same slot")
+
+	// A fourth one beside three others, where slots tell nothing.
+	v = judge(history(guard(5, 10, 20, 90, 95).slotted(1), guard(3, 12, 22, 90, 95).slotted(2), guard(4, 14, 24, 90, 95).slotted(3), guard(6, 30, 45, 90, 95).slotted(4)), testLease)
+	require.Equal(t, 1, violations(v, "semaphore: 4 guards of 3 slots"))
+	require.Equal(t, 1, violations(v, "semaphore: p3.1/0/3 has slot 4 of 3"))
+}
+
+// reading makes a guard one that reads, or that writes what is read.
+func (g *record) reading(reads bool) *record {
+	g.lock, g.way = shelf, writing
+	if reads {
+		g.lock, g.way = readOf(fmt.Sprint(g.asked)), read
+	}
+	return g
+}
+
+func TestJudgeSeesWhoReadsAndWritesAtOnce(t *testing.T) {
+	all := func(written int, token uint64) *recorder {
+		return history(guard(5, 10, 20, 50, 60).reading(true), guard(5, 11, 21, 70, 80).reading(true), guard(token, 85, written, 95, 96).reading(false), guard(9, 97, 98, 99, 100).reading(true))
+	}
+	v := judge(all(90, 7), testLease)
+	require.Empty(t, v.violations)
+	require.Equal(t, 3, v.reads)
+	require.Equal(t, 2, v.readsAtOnce)
+	v = judge(all(65, 7), testLease)
+	require.Equal(t, 1, v.overlaps)
+	require.Equal(t, 1, violations(v, "readers: p2.1/0/2 (Write)"))
+	require.Equal(t, 1, violations(judge(all(90, 5), testLease), "fencing: p2.1/0/2 (Write)"), "as those who read had")
+	require.Equal(t, 1, violations(judge(all(90, 9), testLease), "fencing: p3.1/0/3 (Read)"), "as who wrote had")
+}
+
+func TestRegisterFencesEachSlot(t *testing.T) {
+	r := newRecorder()
+	for i, e := range []event{{Slot: 1, Token: 7}, {Slot: 2, Token: 5}, {Slot: 1, Token: 6}} {
+		e.Kind, e.Guard, e.Returned = got, fmt.Sprintf("p0.1/%d/0", i), 2
+		r.take(event{Kind: asked, Guard: e.Guard, Lock: pool, Way: acquire, At: 1})
+		r.take(e)
+		require.Equal(t, i < 2, r.take(event{Kind: write, Guard: e.Guard, Looked: 3}).Accepted, "slot %d, token %d", e.Slot, e.Token)
+	}
+	require.NotContains(t, r.unserved(1), pool)
+	require.Contains(t, r.unserved(2), pool)
+}
+
 func TestJudgeEndsAStoppedGuardAtItsLastLook(t *testing.T) {
 	a := guard(5, 10, 20, 25, 3000) // its process was stopped at 26, and it saw at 3000 that it was dead
 	a.life.Cause = "ErrLost"

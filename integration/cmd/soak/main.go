@@ -17,9 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/rueidis"
-
-	"github.com/redlock-go/redlock"
 	"github.com/redlock-go/redlock/internal/netproxy"
 	"github.com/redlock-go/redlock/internal/redisproc"
 )
@@ -128,7 +125,12 @@ func (s *soak) run(ctx context.Context) error {
 		defer p.Close()
 		proxies = append(proxies, p)
 	}
-	if err := s.init(ctx, nodes); err != nil {
+	operator, err := newOperator(nodes, s.prefix(0), s.lease)
+	if err != nil {
+		return err
+	}
+	defer operator.locker.Close()
+	if err := operator.init(ctx); err != nil {
 		return err
 	}
 
@@ -179,7 +181,7 @@ func (s *soak) run(ctx context.Context) error {
 
 	injecting, cancel := context.WithTimeout(ctx, s.duration)
 	defer cancel()
-	newBreaker(s.seed, s.lease, nodes, processes, s.rec, s.say).run(injecting)
+	newBreaker(s.seed, s.lease, nodes, processes, operator, s.rec, s.say).run(injecting)
 	s.say("faults are over")
 	if ctx.Err() == nil {
 		s.recover(ctx)
@@ -192,27 +194,6 @@ func (s *soak) run(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// init skips the first quarantine of the nodes.
-func (s *soak) init(ctx context.Context, nodes []*redisproc.Node) error {
-	option := redlock.LockerOption{KeyValidity: s.lease, KeyPrefix: s.prefix(0)}
-	for _, n := range nodes {
-		option.Nodes = append(option.Nodes, rueidis.ClientOption{InitAddress: []string{n.Addr()}, DialCtxFn: dialUnix})
-	}
-	locker, err := redlock.NewLocker(option)
-	if err != nil {
-		return err
-	}
-	defer locker.Close()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	for {
-		err := locker.Init(ctx)
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-	}
 }
 
 // prefix is the KeyPrefix of a worker process: the same for all, unless the lock is to be broken.
@@ -268,6 +249,9 @@ func (s *soak) recover(ctx context.Context) {
 	}
 }
 
+// readers stands for all who read.
+const readers = shelf + ", to read"
+
 // unserved returns the locks that nobody has got since then though somebody waits.
 func (r *recorder) unserved(since instant) (waiting []string) {
 	r.mu.Lock()
@@ -276,9 +260,11 @@ func (r *recorder) unserved(since instant) (waiting []string) {
 	for i := len(r.order) - 1; i >= 0 && i >= len(r.order)-1000; i-- {
 		if g := r.order[i]; g.held && g.returned > since {
 			served[g.lock] = true
+			served[pool] = served[pool] || g.slot > 0
+			served[readers] = served[readers] || g.way.reads()
 		}
 	}
-	locks := []string{nowLock}
+	locks := []string{nowLock, pool, shelf, readers}
 	for i := range safeLocks {
 		locks = append(locks, fmt.Sprintf("lock-%d", i))
 	}

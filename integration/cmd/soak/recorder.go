@@ -24,6 +24,7 @@ type recorder struct {
 // record is what was told of one guard, or of one call that came to none.
 type record struct {
 	id, lock string
+	slot     int // of the semaphore; 0 for a lock
 	way      way
 	process  string
 	asked    instant
@@ -100,6 +101,12 @@ func (r *recorder) take(e event) reply {
 		g.returned, g.failed, g.text = e.Returned, e.Error, e.Text
 	case got:
 		g.returned, g.token, g.held = e.Returned, e.Token, true
+		if g.lock == pool {
+			g.lock, g.slot = slotOf(e.Slot), e.Slot
+		}
+		if g.way.reads() {
+			g.lock = readOf(g.id)
+		}
 		g.life.First, g.life.Last = e.First, e.First
 	case write:
 		answer.Accepted = r.offer(g, e.Looked)

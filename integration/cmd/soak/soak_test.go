@@ -53,10 +53,11 @@ func TestSoak(t *testing.T) {
 		require.Zero(t, number(t, table, never), never)
 	}
 	// That it did something: not how fast, which is the machine's.
-	for _, some := range []string{"acquisitions", "faults injected", "writes to the register", "guards released while alive"} {
+	for _, some := range []string{"acquisitions", "faults injected", "writes to the register", "guards released while alive", "slots of the semaphore taken", "guards that read"} {
 		require.Positive(t, number(t, table, some), some)
 	}
 	if !testing.Short() {
+		require.Equal(t, "3 of 3", table["most slots held at once"])
 		require.Positive(t, number(t, table, "takeovers (ForceAcquire)"))
 		require.Positive(t, number(t, table, "lost guards"))
 	}

@@ -43,7 +43,15 @@ const (
 	try      way = "TryAcquire"
 	force    way = "ForceAcquire"
 	forceNow way = "ForceAcquireNow"
+
+	read       way = "Read"
+	writing    way = "Write"
+	tryToRead  way = "TryRead"
+	tryToWrite way = "TryWrite"
 )
+
+// reads reports whether it is a way to read.
+func (w way) reads() bool { return w == read || w == tryToRead }
 
 // event is one message of a worker. Each is answered.
 type event struct {
@@ -57,6 +65,7 @@ type event struct {
 
 	Returned instant `json:",omitempty"` // got, failed: when the call returned
 	Token    uint64  `json:",omitempty"`
+	Slot     int     `json:",omitempty"` // got: of the semaphore; 0 for a lock
 	First    instant `json:",omitempty"` // got: Err was nil before this
 
 	Looked instant `json:",omitempty"` // write: Err was nil just before, after this; 0: it was not

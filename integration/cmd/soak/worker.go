@@ -29,7 +29,20 @@ const (
 	// nowLock is the one lock that ForceAcquireNow is used on; on all others only one guard may be alive.
 	nowLock   = "now"
 	safeLocks = 6
+	// pool is a semaphore. It is asked for by so many workers that all its slots are taken most of the time.
+	pool       = "pool"
+	poolSlots  = 3
+	poolWeight = 4 // a lock has 1
+	// shelf is a reader-writer lock.
+	shelf       = "shelf"
+	shelfWeight = 3
 )
+
+// readOf is what is judged of a guard that reads: nobody else has it, but writers must not be there.
+func readOf(guard string) string { return shelf + "/" + guard }
+
+// slotOf is what is judged of a guard of the semaphore: its slot, as a lock by itself.
+func slotOf(slot int) string { return fmt.Sprintf("%s/%d", pool, slot) }
 
 // workerOptions is the command line of a worker process.
 type workerOptions struct {
@@ -144,6 +157,14 @@ func (w *worker) once(guard string) error {
 	call := map[way]func(context.Context, string, ...redlock.HoldOption) (*redlock.Guard, error){
 		acquire: w.locker.Acquire, try: w.locker.TryAcquire, force: w.locker.ForceAcquire, forceNow: w.locker.ForceAcquireNow,
 	}[how]
+	switch {
+	case lock == pool:
+		call = w.callForSlot(how)
+	case lock == shelf:
+		call = w.callForShelf(how)
+	case how == acquire && w.chance(0.25): // with another name, as one lock: it excludes those who want the one alone, and they it
+		call = w.withAnother
+	}
 	bound := 6 * w.lease
 	if _, err := w.tell(event{Kind: asked, Guard: guard, Lock: lock, Way: how, At: now(), Bound: bound}); err != nil || w.stop {
 		return err
@@ -159,16 +180,23 @@ func (w *worker) once(guard string) error {
 	}
 	h := &holding{worker: w, guard: g, id: guard, over: make(chan struct{})}
 	h.look()
-	if _, err := w.tell(event{Kind: got, Guard: guard, Returned: returned, Token: g.FencingToken(), First: h.life.First}); err != nil {
+	if _, err := w.tell(event{Kind: got, Guard: guard, Returned: returned, Token: g.FencingToken(), Slot: g.Slot(), First: h.life.First}); err != nil {
 		return err
 	}
 	return h.hold()
 }
 
+// withAnother waits for a lock and another name, as one lock. The other is wanted by nobody who does not want two.
+func (w *worker) withAnother(ctx context.Context, lock string, opts ...redlock.HoldOption) (*redlock.Guard, error) {
+	return w.locker.AcquireAll(ctx, []string{fmt.Sprintf("side-%d", w.rng.IntN(3)), lock}, opts...)
+}
+
 // choose picks a lock and a way to it.
 func (w *worker) choose() (string, way) {
 	r := w.rng.Float64()
-	if w.rng.IntN(safeLocks+1) == 0 {
+	lock := fmt.Sprintf("lock-%d", w.rng.IntN(safeLocks))
+	switch n := w.rng.IntN(safeLocks + 1 + poolWeight + shelfWeight); {
+	case n == 0:
 		switch {
 		case r < 0.15:
 			return nowLock, forceNow
@@ -176,8 +204,19 @@ func (w *worker) choose() (string, way) {
 			return nowLock, try
 		}
 		return nowLock, acquire
+	case n <= poolWeight:
+		lock = pool
+	case n <= poolWeight+shelfWeight:
+		switch {
+		case r < 0.6:
+			return shelf, read
+		case r < 0.7:
+			return shelf, tryToRead
+		case r < 0.75:
+			return shelf, tryToWrite
+		}
+		return shelf, writing
 	}
-	lock := fmt.Sprintf("lock-%d", w.rng.IntN(safeLocks))
 	switch {
 	case r < 0.15:
 		return lock, force
@@ -185,6 +224,31 @@ func (w *worker) choose() (string, way) {
 		return lock, try
 	}
 	return lock, acquire
+}
+
+// callForSlot returns a way to a slot of the semaphore.
+func (w *worker) callForSlot(how way) func(context.Context, string, ...redlock.HoldOption) (*redlock.Guard, error) {
+	slots := w.locker.Semaphore(pool, poolSlots)
+	return func(ctx context.Context, _ string, opts ...redlock.HoldOption) (*redlock.Guard, error) {
+		switch how {
+		case force:
+			return slots.ForceAcquire(ctx, 1+w.rng.IntN(poolSlots), opts...)
+		case try:
+			return slots.TryAcquire(ctx, opts...)
+		}
+		return slots.Acquire(ctx, opts...)
+	}
+}
+
+// callForShelf returns a way to the reader-writer lock.
+func (w *worker) callForShelf(how way) func(context.Context, string, ...redlock.HoldOption) (*redlock.Guard, error) {
+	rw := w.locker.RW(shelf)
+	call := map[way]func(context.Context, ...redlock.HoldOption) (*redlock.Guard, error){
+		read: rw.Read, writing: rw.Write, tryToRead: rw.TryRead, tryToWrite: rw.TryWrite,
+	}[how]
+	return func(ctx context.Context, _ string, opts ...redlock.HoldOption) (*redlock.Guard, error) {
+		return call(ctx, opts...)
+	}
 }
 
 func (w *worker) chance(p float64) bool { return w.rng.Float64() < p }

@@ -1,56 +1,39 @@
-// Package clockshim gives a process a wall clock of its own, which steps, drifts and
-// stands still as a test wants, at once and without touching the clock of the host or
-// of any other process. Go programs ignore it, since they do not ask libc for the
-// time; it is made for servers written in C.
+// Package clockshim gives a process a wall clock of its own, which steps, drifts and stands still as a test wants, at
+// once and without touching the clock of the host or of any other process. Go programs ignore it, since they do not ask
+// libc for the time; it is made for servers written in C.
 //
-// Only the wall clock is controlled: CLOCK_REALTIME, gettimeofday, time. The monotonic
-// clock goes on, so a server's own timers, its event loop among them, are not touched,
-// as with a real clock that somebody sets.
+// Only the wall clock is controlled: CLOCK_REALTIME, gettimeofday, time. The monotonic clock goes on, so a server's own
+// timers, its event loop among them, are not touched, as with a real clock that somebody sets.
 //
-// It works by LD_PRELOAD, on Linux. The library is compiled from the source embedded
-// here, once per program, with the C compiler at hand; where there is none, libfaketime
-// does the work.
+// It works by LD_PRELOAD, on Linux. The library is compiled from the source embedded here, once per program, with the C
+// compiler at hand. libfaketime would spare the compiler, but is inexact at any rate but 1.
 package clockshim
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"time"
 )
 
-// standstill is the rate of a clock that does not move.
-const standstill = -1_000_000
-
-// Clock is the wall clock of the processes that are started with its environment. It
-// starts as the host's. It is safe for concurrent use. Its methods panic after Close:
-// a test that thinks it moves a clock and does not proves nothing.
+// Clock is the wall clock of the processes that are started with its environment. It starts as the host's. It is safe
+// for concurrent use. Its methods panic after Close: a test that thinks it moves a clock and does not proves nothing.
 type Clock struct {
-	driver driver
+	shim *shim
 
 	mu     sync.Mutex
 	slot   slot
-	ppm    int64 // the rate to go on with after Thaw
-	frozen bool
 	closed bool
 }
 
-// driver brings a clock into a process, and changes of it.
-type driver interface {
-	// environment is what a process that starts now needs, as key and value.
-	environment(slot) (preload string, env []string, err error)
-	put(slot) error
-	close() error
-}
-
-// New makes a clock that keeps its files in dir, which must outlive the processes that
-// use it. The error says what to install where neither a C compiler nor libfaketime is
-// found.
+// New makes a clock that keeps its files in dir, which must outlive the processes that use it. Where there is no C
+// compiler, the error says what to install.
 func New(dir string) (*Clock, error) {
-	d, err := newDriver(dir)
+	d, err := newShim(dir)
 	if err != nil {
 		return nil, err
 	}
-	c := &Clock{driver: d, slot: hostTime(time.Now().UnixNano())}
+	c := &Clock{shim: d, slot: hostTime(time.Now().UnixNano())}
 	err = d.put(c.slot)
 	if err != nil {
 		_ = d.close()
@@ -64,28 +47,20 @@ func (c *Clock) Step(d time.Duration) {
 	c.change(func() { c.slot.shown += d.Nanoseconds() })
 }
 
-// Rate makes the clock go faster than the host's by that many parts per million, slower
-// if negative, without a step: 100_000 is ten percent fast. It thaws a frozen clock.
-func (c *Clock) Rate(ppm int64) {
-	c.change(func() { c.ppm, c.frozen = ppm, false })
+// SetRate makes the clock go that many seconds per second of the host's from now on, to a millionth and without a step:
+// 1.08 is 8 % fast, 0 stands still.
+func (c *Clock) SetRate(rate float64) {
+	c.change(func() { c.slot.ppm = int64(math.Round((rate - 1) * 1e6)) })
 }
 
-// Freeze stops the clock at what it shows. Step still moves it.
-func (c *Clock) Freeze() {
-	c.change(func() { c.frozen = true })
-}
-
-// Thaw lets a frozen clock go on from what it shows, at the rate it had: it stays
+// Stop is SetRate(0): the clock stays at what it shows. Step still moves it, and SetRate lets it go on from there,
 // behind by the time it stood still.
-func (c *Clock) Thaw() {
-	c.change(func() { c.frozen = false })
-}
+func (c *Clock) Stop() { c.SetRate(0) }
 
 // Reset makes the clock the host's again, by a step to the time of the host.
 func (c *Clock) Reset() {
 	c.change(func() {
 		c.slot = hostTime(c.slot.base)
-		c.ppm, c.frozen = 0, false
 	})
 }
 
@@ -96,17 +71,10 @@ func (c *Clock) Now() time.Time {
 	return time.Unix(0, c.slot.at(time.Now().UnixNano()))
 }
 
-// Environment returns env with what a process needs that is to run on this clock.
-// A library that env preloads already stays, behind ours. For a process that starts
-// at once.
-func (c *Clock) Environment(env []string) ([]string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	preload, own, err := c.driver.environment(c.slot)
-	if err != nil {
-		return nil, fmt.Errorf("clockshim: %w", err)
-	}
-	return append(withPreload(env, preload), own...), nil
+// Environment returns env with what a process needs that is to run on this clock. A library that env preloads already
+// stays, behind ours.
+func (c *Clock) Environment(env []string) []string {
+	return append(withPreload(env, c.shim.library), envControl+"="+c.shim.control.Name())
 }
 
 // Close lets go of the clock's files. The processes that use it keep the clock as it is.
@@ -117,11 +85,11 @@ func (c *Clock) Close() error {
 		return nil
 	}
 	c.closed = true
-	return c.driver.close()
+	return c.shim.close()
 }
 
-// change starts a new slot where the old one is now, lets f alter it, and puts it in
-// force. So a change of rate is no step, and takes nothing back of what has passed.
+// change starts a new slot where the old one is now, lets f alter it, and puts it in force. So a change of rate is no
+// step, and takes nothing back of what has passed.
 func (c *Clock) change(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,18 +99,14 @@ func (c *Clock) change(f func()) {
 	now := time.Now().UnixNano()
 	c.slot.base, c.slot.shown = now, c.slot.at(now)
 	f()
-	c.slot.ppm = c.ppm
-	if c.frozen {
-		c.slot.ppm = standstill
-	}
-	err := c.driver.put(c.slot)
+	err := c.shim.put(c.slot)
 	if err != nil {
 		panic(fmt.Sprintf("clockshim: the clock cannot be changed: %v", err))
 	}
 }
 
-// slot is a clock that showed shown when the host's showed base, both in ns since 1970,
-// and goes ppm parts per million faster.
+// slot is a clock that showed shown when the host's showed base, both in ns since 1970, and goes ppm parts per million
+// faster.
 type slot struct{ base, shown, ppm int64 }
 
 func hostTime(now int64) slot { return slot{base: now, shown: now} }

@@ -19,8 +19,8 @@ var built struct {
 	err  error
 }
 
-// compiled returns our library, which is compiled at the first call. It is kept in
-// memory, and each clock writes its own copy: so nobody has to remove the last file.
+// compiled returns our library, which is compiled at the first call. It is kept in memory, and each clock writes its
+// own copy: so nobody has to remove the last file.
 func compiled(compiler string) ([]byte, error) {
 	built.once.Do(func() { built.code, built.err = compile(compiler) })
 	return built.code, built.err

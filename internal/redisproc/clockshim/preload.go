@@ -11,35 +11,24 @@ import (
 // envControl names the control file to the library in src/clockshim.c.
 const envControl = "REDLOCK_CLOCKSHIM"
 
-// newDriver prefers our own library: it is exact, at once, and costs less.
-func newDriver(dir string) (driver, error) {
-	compiler, err := findCompiler()
-	if err == nil {
-		return newOwn(dir, compiler)
-	}
-	library, faketimeErr := findFaketime()
-	if faketimeErr == nil {
-		return &faketime{library: library, path: filepath.Join(dir, "faketime")}, nil
-	}
-	return nil, fmt.Errorf("clockshim: a test that moves a server's clock needs a C compiler "+
-		"(apt-get install gcc libc6-dev; dnf install gcc glibc-devel; apk add gcc musl-dev) "+
-		"or libfaketime (apt-get install libfaketime): %w; %w", err, faketimeErr)
-}
-
-// own is the driver that uses the library in src, through a control file whose layout
-// is described there.
-type own struct {
+// shim is the library in src and the control file through which a clock is told, whose layout is described there.
+type shim struct {
 	library string
 	control *os.File
 	turn    uint8
 }
 
-func newOwn(dir, compiler string) (*own, error) {
+func newShim(dir string) (*shim, error) {
+	compiler, err := findCompiler()
+	if err != nil {
+		return nil, fmt.Errorf("clockshim: a test that moves a server's clock needs a C compiler "+
+			"(apt-get install gcc libc6-dev; dnf install gcc glibc-devel; apk add gcc musl-dev): %w", err)
+	}
 	code, err := compiled(compiler)
 	if err != nil {
 		return nil, err
 	}
-	d := &own{library: filepath.Join(dir, "clockshim.so")}
+	d := &shim{library: filepath.Join(dir, "clockshim.so")}
 	err = os.WriteFile(d.library, code, 0o700)
 	if err != nil {
 		return nil, fmt.Errorf("clockshim: %w", err)
@@ -57,9 +46,9 @@ const (
 	slotSize = 3 * 8
 )
 
-// put writes with pwrite what the servers have mapped: on Linux both are the same
-// memory, and it spares us mmap and unsafe.
-func (d *own) put(s slot) error {
+// put writes with pwrite what the servers have mapped: on Linux both are the same memory, and it spares us mmap and
+// unsafe.
+func (d *shim) put(s slot) error {
 	next := d.turn + 1
 	var b []byte
 	for _, v := range []int64{s.base, s.shown, s.ppm} {
@@ -81,11 +70,7 @@ func (d *own) put(s slot) error {
 	return err
 }
 
-func (d *own) environment(slot) (preload string, env []string, err error) {
-	return d.library, []string{envControl + "=" + d.control.Name()}, nil
-}
-
-func (d *own) close() error { return d.control.Close() }
+func (d *shim) close() error { return d.control.Close() }
 
 // withPreload returns env with library first in LD_PRELOAD.
 func withPreload(env []string, library string) []string {

@@ -1,5 +1,4 @@
-// Package redistest is package redisproc for tests: what goes wrong fails the test,
-// what was started ends with it.
+// Package redistest is package redisproc for tests: what goes wrong fails the test, what was started ends with it.
 package redistest
 
 import (
@@ -15,9 +14,9 @@ import (
 	"github.com/redlock-go/redlock/internal/redisproc"
 )
 
-// Start starts a node that lives as long as the test. If the test fails, the end of
-// the node's log is in its output. A missing redis-server fails the test: a suite that
-// skips what it came for would be green on a machine where nothing works.
+// Start starts a node that lives as long as the test. If the test fails, the end of the node's log is in its output. A
+// missing redis-server fails the test: a suite that skips what it came for would be green on a machine where nothing
+// works.
 func Start(t testing.TB, options redisproc.Options) *redisproc.Node {
 	t.Helper()
 	return StartSet(t, 1, options)[0]
@@ -45,8 +44,8 @@ func end(t testing.TB, node *redisproc.Node) {
 	}
 }
 
-// Option is how rueidis reaches the node. For a node on a unix socket it sets
-// DialCtxFn, and rueidis leaves everything about dialing to that: TLS, DialFn.
+// Option is how rueidis reaches the node. For a node on a unix socket it sets DialCtxFn, and rueidis leaves everything
+// about dialing to that: TLS, DialFn.
 func Option(node *redisproc.Node) rueidis.ClientOption {
 	option := rueidis.ClientOption{InitAddress: []string{node.Addr()}, ForceSingleClient: true}
 	if node.Network() == "unix" {
@@ -66,13 +65,13 @@ func Options(nodes []*redisproc.Node) []rueidis.ClientOption {
 	return options
 }
 
-// Client is a client of the node without client-side caching, for looking at a node
-// and for breaking it. The test closes it.
+// Client is a client of the node without client-side caching, for looking at a node and for breaking it. The test
+// closes it.
 func Client(t testing.TB, node *redisproc.Node) rueidis.Client {
 	t.Helper()
 	option := Option(node)
 	option.DisableCache = true
-	// A paused node must not keep Close, and with it the test, waiting for long.
+	// A frozen node must not keep Close, and with it the test, waiting for long.
 	option.ConnWriteTimeout = 2 * time.Second
 	client, err := rueidis.NewClient(option)
 	require.NoError(t, err)

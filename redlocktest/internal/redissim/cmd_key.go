@@ -152,7 +152,7 @@ func (s *Server) moveTo(to *database, from, key string, e *entry) {
 	s.remove(s.db, from)
 	here := s.db
 	s.db = to
-	s.put(key, &entry{typ: e.typ, str: e.str, hash: e.hash, zset: e.zset, expireAt: at})
+	s.put(key, &entry{typ: e.typ, str: e.str, zset: e.zset, expireAt: at})
 	s.db = here
 }
 

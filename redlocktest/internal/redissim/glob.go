@@ -43,7 +43,8 @@ func globMatch(pattern, s string) bool {
 	return s == ""
 }
 
-// matchClass matches c against the class that begins behind '[' and returns what follows its ']'. A class that is never closed ends with the pattern, as in Redis.
+// matchClass matches c against the class that begins behind '[' and returns what follows its ']'. A class that is never
+// closed ends with the pattern, as in Redis.
 func matchClass(p string, c byte) (in bool, rest string) {
 	not := len(p) > 0 && p[0] == '^'
 	if not {

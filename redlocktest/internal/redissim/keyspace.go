@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// entry is the value of one key. Exactly one of str, hash and zset is in use, as typ says.
+// entry is the value of one key. Either str or zset is in use, as typ says.
 type entry struct {
-	typ      string // "string", "hash" or "zset": what TYPE answers
+	typ      string // "string" or "zset": what TYPE answers
 	str      string
-	hash     *hash
 	zset     *zset
 	expireAt int64 // node clock, ms; 0 is never
 }
@@ -21,7 +20,8 @@ type database struct {
 	keys map[string]*entry
 }
 
-// live returns the entry of key, or nil. A key past its time is deleted here, as a real server does on access, and its trackers are told.
+// live returns the entry of key, or nil. A key past its time is deleted here, as a real server does on access, and its
+// trackers are told.
 func (s *Server) live(key string) *entry {
 	e := s.db.keys[key]
 	if e == nil {
@@ -74,7 +74,8 @@ func (s *Server) setExpiry(key string, e *entry, at int64) {
 	}
 }
 
-// sortedKeys returns the live keys of db that match pattern, in the order of their hashes: stable, and as arbitrary as a real server's.
+// sortedKeys returns the live keys of db that match pattern, in the order of their hashes: stable, and as arbitrary as
+// a real server's.
 func (s *Server) sortedKeys(db *database, pattern string) []scanned {
 	list := make([]scanned, 0, len(db.keys))
 	for key, e := range db.keys {
@@ -112,7 +113,8 @@ func (d deadline) stale() bool {
 	return e == nil || e.expireAt != d.at
 }
 
-// expiryHeap is a binary heap by time, then by name, so that keys that end at one instant are deleted in the same order in every run.
+// expiryHeap is a binary heap by time, then by name, so that keys that end at one instant are deleted in the same order
+// in every run.
 type expiryHeap []deadline
 
 func (h expiryHeap) less(i, j int) bool {
@@ -170,7 +172,8 @@ func (h *expiryHeap) compact() {
 	}
 }
 
-// NextExpiry returns the earliest time of the node's clock, in ms, at which a key is past its lease. ok is false where no key has one.
+// NextExpiry returns the earliest time of the node's clock, in ms, at which a key is past its lease. ok is false where
+// no key has one.
 func (s *Server) NextExpiry() (ms int64, ok bool) {
 	for len(s.expiries) > 0 {
 		if top := s.expiries[0]; !top.stale() {

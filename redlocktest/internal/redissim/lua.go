@@ -230,7 +230,8 @@ func (in *Interpreter) errorTable(msg string) *lua.LTable {
 	return t
 }
 
-// toLua is Redis' conversion of a RESP2 reply: null becomes false, a status {ok=...}, maps and scores flat lists of strings.
+// toLua is Redis' conversion of a RESP2 reply: null becomes false, a status {ok=...}, maps and scores flat lists of
+// strings.
 func (in *Interpreter) toLua(v Value) lua.LValue {
 	switch v.kind {
 	case kindInt:

@@ -9,7 +9,9 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// library opens what Redis gives a script of Lua's own library, with numbers printed as Lua 5.1 prints them. cjson, cmsgpack, struct and bit are not simulated.
+// library opens what Redis gives a script of Lua's own library, with numbers printed as Lua 5.1 prints them. cjson,
+// cmsgpack, struct and bit are not simulated. Patterns are gopher-lua's own: it gets %f wrong, the ^ of gmatch, and
+// references to captures that there are not, which no script of the library has.
 func (in *Interpreter) library() {
 	L := in.state
 	for _, lib := range []struct {
@@ -31,15 +33,11 @@ func (in *Interpreter) library() {
 	g.RawSetString("loadstring", L.NewFunction(in.luaLoadString))
 
 	str := g.RawGetString("string").(*lua.LTable)
-	for _, name := range []string{"byte", "len", "lower", "rep", "reverse", "sub", "upper"} {
+	for _, name := range []string{"byte", "find", "gsub", "len", "lower", "match", "rep", "reverse", "sub", "upper"} {
 		str.RawSetString(name, L.NewFunction(takingText(str.RawGetString(name).(*lua.LFunction).GFunction)))
 	}
 	str.RawSetString("dump", lua.LNil)
 	str.RawSetString("gfind", lua.LNil)
-	str.RawSetString("find", L.NewFunction(luaFind(true)))
-	str.RawSetString("match", L.NewFunction(luaFind(false)))
-	str.RawSetString("gmatch", L.NewFunction(luaGmatch))
-	str.RawSetString("gsub", L.NewFunction(luaGsub))
 	str.RawSetString("format", L.NewFunction(luaFormat))
 	tab := g.RawGetString("table").(*lua.LTable)
 	tab.RawSetString("concat", L.NewFunction(luaConcat))
@@ -93,7 +91,8 @@ func luaToNumber(other lua.LGFunction) lua.LGFunction {
 	}
 }
 
-// luaPcall hands out the text of an error reply that redis.call raised, not the table: Redis keeps to what it did before 7.0.
+// luaPcall hands out the text of an error reply that redis.call raised, not the table: Redis keeps to what it did
+// before 7.0.
 func luaPcall(pcall lua.LGFunction) lua.LGFunction {
 	return func(L *lua.LState) int {
 		n := pcall(L)
@@ -207,7 +206,8 @@ func (in *Interpreter) luaLoadString(L *lua.LState) int {
 	return 1
 }
 
-// luaRandom is math.random: Redis seeds it anew for every script, so that equal scripts draw equal numbers. The numbers are not Redis' own.
+// luaRandom is math.random: Redis seeds it anew for every script, so that equal scripts draw equal numbers. The numbers
+// are not Redis' own.
 func (in *Interpreter) luaRandom(L *lua.LState) int {
 	if in.random == nil {
 		in.random = rand.New(rand.NewPCG(0, 0))
@@ -272,7 +272,8 @@ func (in *Interpreter) redisTable() *lua.LTable {
 	return t
 }
 
-// normalError is how redis.error_reply reads its text: the first word is the code, with or without '-'; a single word has none.
+// normalError is how redis.error_reply reads its text: the first word is the code, with or without '-'; a single word
+// has none.
 func normalError(s string) string {
 	s = strings.TrimPrefix(s, "-")
 	if !strings.Contains(s, " ") {

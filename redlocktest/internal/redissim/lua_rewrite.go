@@ -4,7 +4,8 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// textOf is the hidden function that turns a number into the text Redis' Lua gives it and lets everything else pass. No script can name it.
+// textOf is the hidden function that turns a number into the text Redis' Lua gives it and lets everything else pass. No
+// script can name it.
 const textOf = "\x00text"
 
 // rewriteConcat wraps the operands of every `..` in textOf: gopher-lua prints 1732100000000001 where Lua 5.1 prints 1.7321e+15, and has no hook for it.

@@ -129,7 +129,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// FuzzParseRequest: whatever comes, in whatever pieces, a command is taken whole or not at all, and never out of bytes that were not sent.
+// FuzzParseRequest: whatever comes, in whatever pieces, a command is taken whole or not at all, and never out of bytes
+// that were not sent.
 func FuzzParseRequest(f *testing.F) {
 	f.Add([]byte("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*1\r\n$4\r\nPING\r\n"))
 	f.Add([]byte("*0\r\n"))
@@ -159,7 +160,8 @@ func FuzzParseRequest(f *testing.F) {
 	})
 }
 
-// FuzzScript: no script breaks the interpreter for the next one. (A script that never ends is not interrupted, so loops are left out.)
+// FuzzScript: no script breaks the interpreter for the next one. (A script that never ends is not interrupted, so loops
+// are left out.)
 func FuzzScript(f *testing.F) {
 	f.Add("return redis.call('GET', KEYS[1]) .. 1")
 	f.Add("return string.format('%5.2f%q%c', 1, 'a', 65)")

@@ -6,10 +6,12 @@ import (
 	"strconv"
 )
 
-// ErrProtocol is what ParseRequest answers to bytes that are no RESP array of bulk strings. A real server closes the connection on most of them.
+// ErrProtocol is what ParseRequest answers to bytes that are no RESP array of bulk strings. A real server closes the
+// connection on most of them.
 var ErrProtocol = errors.New("redissim: protocol error")
 
-// ParseRequest takes the first complete command off buf and returns how many bytes it used. It returns 0 bytes and no error while the command is incomplete. The arguments own their memory.
+// ParseRequest takes the first complete command off buf and returns how many bytes it used. It returns 0 bytes and no
+// error while the command is incomplete. The arguments own their memory.
 func ParseRequest(buf []byte) (args []string, used int, err error) {
 	count, pos, err := parseLength(buf, 0, '*')
 	if err != nil || pos == 0 {
@@ -38,7 +40,8 @@ func ParseRequest(buf []byte) (args []string, used int, err error) {
 	return args, pos, nil
 }
 
-// parseLength reads "<mark><decimal>\r\n" at buf[pos:] and returns the number and the position behind it, which is 0 while the line is incomplete.
+// parseLength reads "<mark><decimal>\r\n" at buf[pos:] and returns the number and the position behind it, which is 0
+// while the line is incomplete.
 func parseLength(buf []byte, pos int, mark byte) (n, next int, err error) {
 	if pos >= len(buf) {
 		return 0, 0, nil

@@ -1,5 +1,6 @@
-// Package redissim is one simulated Redis server: commands in, replies and pushes out. It knows no network, no goroutine and no clock of its own, and it draws nothing at random: equal
-// calls at equal times give equal answers. Nothing in it is safe for concurrent use; package redlocktest calls it under one mutex.
+// Package redissim is one simulated Redis server: commands in, replies and pushes out. It knows no network, no
+// goroutine and no clock of its own, and it draws nothing at random: equal calls at equal times give equal answers.
+// Nothing in it is safe for concurrent use; package redlocktest calls it under one mutex.
 package redissim
 
 import (
@@ -68,7 +69,8 @@ func New(runID string, clock func() time.Time, lua *Interpreter) *Server {
 	return s
 }
 
-// Reboot is a new process on the same data: a new run id, no sessions, no scripts, no tracking. The caller has closed the connections.
+// Reboot is a new process on the same data: a new run id, no sessions, no scripts, no tracking. The caller has closed
+// the connections.
 func (s *Server) Reboot(runID string) { s.boot(runID) }
 
 // RebootEmpty is a new process whose memory is gone.
@@ -113,7 +115,8 @@ func (s *Server) RunID() string {
 // SetInfo overrides one field of INFO, in whatever section it stands.
 func (s *Server) SetInfo(field, value string) { s.info[field] = value }
 
-// Fail makes every later call of a command answer message; command "" is every command, "CLIENT TRACKING" a subcommand. An empty message ends it.
+// Fail makes every later call of a command answer message; command "" is every command, "CLIENT TRACKING" a subcommand.
+// An empty message ends it.
 func (s *Server) Fail(command, message string) {
 	command = strings.ToUpper(command)
 	if message == "" {
@@ -142,7 +145,8 @@ type Session struct {
 	queue    [][]string
 }
 
-// Connect opens a session. send is called for each reply and each push, in order; the bytes are valid during the call only.
+// Connect opens a session. send is called for each reply and each push, in order; the bytes are valid during the call
+// only.
 func (s *Server) Connect(send func([]byte)) *Session {
 	s.lastID++
 	x := &Session{id: s.lastID, server: s, send: send, proto: 2}
@@ -170,8 +174,8 @@ func (x *Session) push(keys []string) {
 	x.send(appendInvalidation(nil, keys))
 }
 
-// Execute runs one command of session x and sends its reply, then the pushes that the command owes x itself; what it owes others has gone before. It returns the command's name in capitals,
-// with the subcommand where it has one.
+// Execute runs one command of session x and sends its reply, then the pushes that the command owes x itself; what it
+// owes others has gone before. It returns the command's name in capitals, with the subcommand where it has one.
 func (s *Server) Execute(x *Session, args []string) (name string) {
 	if len(args) == 0 {
 		return ""

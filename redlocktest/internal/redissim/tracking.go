@@ -22,7 +22,8 @@ const (
 	cachingNo
 )
 
-// remember notes that the calling session has read keys: exactly those a read command names, also inside a script (Redis 7.2 and later; 7.0 takes every key that the script declares).
+// remember notes that the calling session has read keys: exactly those a read command names, also inside a script
+// (Redis 7.2 and later; 7.0 takes every key that the script declares).
 func (s *Server) remember(keys []string) {
 	t := &s.session.tracking
 	if !t.on || t.bcast || t.optin && t.caching != cachingYes || t.optout && t.caching == cachingNo {
@@ -43,7 +44,8 @@ func (s *Server) remember(keys []string) {
 
 // signal tells who tracks key that it was written. Each tracker hears of it once and must read again to hear more.
 //
-// The table knows names and no databases, so a key of the same name elsewhere is a false alarm. A NOLOOP session is silently untracked by its own write.
+// The table knows names and no databases, so a key of the same name elsewhere is a false alarm. A NOLOOP session is
+// silently untracked by its own write.
 func (s *Server) signal(key string) {
 	if s.inScript {
 		s.signalFrom(key, nil) // BCAST: Redis takes a script's writes for nobody's, so that NOLOOP does not hide them
@@ -77,7 +79,8 @@ func (s *Server) signalFrom(key string, writer *Session) {
 	}
 }
 
-// signalFlush tells every tracking session that everything may have changed, whatever it had read, and forgets all tracking of all databases.
+// signalFlush tells every tracking session that everything may have changed, whatever it had read, and forgets all
+// tracking of all databases.
 func (s *Server) signalFlush() {
 	clear(s.tracked)
 	for _, x := range s.sessions {

@@ -1,0 +1,419 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlock-go/redlock/internal/roster"
+)
+
+// wire spells out what is sent in one call. A script gets "not after" in the node's own time, so that a step does nothing
+// when it arrives late: no ghost votes.
+type wire struct {
+	set    *Set
+	client rueidis.Client
+	known  *identity
+	off    Offset
+}
+
+// texts holds the arguments of a script that are put together for it, one behind the other.
+type texts struct{ strings.Builder }
+
+func (t *texts) join(parts ...string) string {
+	from := t.Len()
+	for _, part := range parts {
+		t.WriteString(part)
+	}
+	return t.String()[from:]
+}
+
+func (t *texts) number(n uint64) string {
+	var digits [20]byte
+	from := t.Len()
+	t.Write(strconv.AppendUint(digits[:0], n, 10))
+	return t.String()[from:]
+}
+
+func (t *texts) millis(d time.Duration) string { return t.number(uint64(d.Milliseconds())) }
+
+// notAfter is the instant after which a step does nothing, in the node's time; "0" for no such limit.
+func (w *wire) notAfter(t *texts, s *Delivery) string {
+	if s.NotAfter == 0 {
+		return "0"
+	}
+	return t.number(uint64(max(0, (s.NotAfter + w.off.Hi).Microseconds())))
+}
+
+func (w *wire) lockKey(t *texts, lock *Lock) string {
+	switch lock.Slot {
+	case 0:
+		return t.join(w.set.lockPrefix, lock.Name, "}")
+	case Gate:
+		return t.join(w.set.slotPrefix, lock.Name, "}", gate)
+	case Writer:
+		return t.join(w.set.rwPrefix, lock.Name, "}")
+	case Reader:
+		return t.join(w.set.rwPrefix, lock.Name, "}", lock.Claim[:idLength])
+	}
+	return t.join(w.set.slotPrefix, lock.Name, "}", strconv.Itoa(lock.Slot))
+}
+
+func (w *wire) wakeKey(t *texts, lock *Lock) string { return t.join(w.set.wakePrefix, *lock.Waiter) }
+
+// step is one step in a script of its own: lua/*_alone.lua.
+func (w *wire) step(s *Delivery, verb, script string) rueidis.Completed {
+	if s.Lock.Names != nil {
+		return w.several(s, verb, script)
+	}
+	lock, ns := s.Lock, w.set
+	var t texts
+	t.Grow(3*len(ns.queuePrefix) + 2*len(lock.Name) + 96)
+	key, notAfter, kind := w.lockKey(&t, lock), w.notAfter(&t, s), lock.kind()
+	b := w.client.B().Arbitrary(verb).Args(script)
+	waiter := "" // unless it stands in line there, or is to
+	switch s.Script {
+	case ScriptAcquire:
+		if lock.Waiter != nil {
+			waiter = *lock.Waiter
+			b = b.Args("3", key, ns.markerKey, w.wakeKey(&t, lock))
+		} else {
+			b = b.Args("2", key, ns.markerKey)
+		}
+		b = b.Args(lock.Claim, t.millis(s.Keep), t.number(s.Token), notAfter, w.fenceKey(&t, lock), w.known.marker.raw, w.known.until,
+			w.known.floor, w.known.longest, ns.boundMicros, takes(&t, s), w.queueKey(&t, lock), ns.wakePrefix, waiter, ns.wakeMillis)
+		if kind != "" {
+			b = b.Args(kind)
+		}
+		return b.Build()
+	case ScriptExtend:
+		b = b.Args("2", key, ns.markerKey, lock.Claim, t.millis(s.Keep), t.number(s.Token), notAfter, w.fenceKey(&t, lock),
+			w.known.marker.raw, w.known.until, flag(s.MayWin)+from(s, s.Succeed))
+		if kind != "" {
+			b = b.Args(kind, w.known.longest)
+		}
+		return b.Build()
+	default:
+		ticket := ""
+		if s.Stay || s.Leave {
+			waiter = *lock.Waiter
+			b = b.Args("2", key, w.wakeKey(&t, lock))
+		} else {
+			b = b.Args("1", key)
+		}
+		if s.Stay {
+			ticket = ticketIn(lock.Claim)
+		}
+		b = b.Args(lock.Claim, ns.wakePrefix, ns.wakeMillis, waiter, ticket, flag(s.Ended)+from(s, s.GiveBack), notAfter, w.queueKey(&t, lock))
+		if s.Keep >= time.Millisecond || kind != "" {
+			b = b.Args(t.millis(s.Keep))
+		}
+		if kind != "" {
+			b = b.Args(kind)
+		}
+		return b.Build()
+	}
+}
+
+// kind is what scripts are told of a lock that is no plain one: how many slots there are, or which side of a reader-writer lock it is.
+func (l *Lock) kind() string {
+	switch {
+	case l.Slot == Writer:
+		return "w"
+	case l.Slot == Reader:
+		return "r"
+	case l.Slots != 0:
+		return strconv.Itoa(l.Slots)
+	}
+	return ""
+}
+
+func (l *Lock) isRW() bool { return l.Slot == Writer || l.Slot == Reader }
+
+func (w *wire) queueKey(t *texts, lock *Lock) string {
+	switch {
+	case lock.Slots != 0:
+		return t.join(w.set.slotPrefix, lock.Name, "}queue")
+	case lock.isRW():
+		return t.join(w.set.rwPrefix, lock.Name, "}queue")
+	case lock.Slot == Gate: // as lua/batch.lua finds it
+		return t.join(w.set.option.KeyPrefix, ":queue:slot:{", lock.Name, "}", gate)
+	}
+	return t.join(w.set.queuePrefix, lock.Name, "}")
+}
+
+func (w *wire) fenceKey(t *texts, lock *Lock) string {
+	from := t.Len()
+	t.WriteString(w.set.fencePrefix)
+	t.number(uint64(lock.Bucket))
+	return t.String()[from:]
+}
+
+// from is whose place a step takes, or gives back, if it does.
+func from(s *Delivery, does bool) string {
+	if !does {
+		return ""
+	}
+	return s.Lock.From
+}
+
+// takes is how an acquire takes the lock from who holds it.
+func takes(t *texts, s *Delivery) string {
+	if s.TakeOver && s.Lock.Waiter != nil {
+		return t.join("?", t.millis(s.Lock.Grace))
+	}
+	return flag(s.TakeOver)
+}
+
+func flag(set bool) string {
+	if set {
+		return "1"
+	}
+	return "0"
+}
+
+// batch is several steps in one script: lua/batch.lua.
+func (w *wire) batch(steps []Delivery, script string) rueidis.Completed {
+	ns := w.set
+	var t texts
+	size := 0
+	for i := range steps {
+		size += len(ns.wakePrefix) + len(steps[i].Lock.Name) + 64
+	}
+	t.Grow(size)
+	list := make([]string, 0, 2+8+9*len(steps)) // what the script reads, and so tracks, comes first
+	list = append(list, ns.markerKey)
+	for i := range steps {
+		switch s := &steps[i]; {
+		case s.Script != ScriptRelease:
+			list = append(list, w.lockKey(&t, s.Lock))
+			if s.Script == ScriptAcquire && s.Lock.Waiter != nil {
+				list = append(list, w.wakeKey(&t, s.Lock))
+			}
+		case s.Stay:
+			list = append(list, w.wakeKey(&t, s.Lock))
+		}
+	}
+	keys := len(list)
+	list = append(list, w.known.marker.raw, w.known.until, w.known.floor, w.known.longest, ns.boundMicros, ns.option.KeyPrefix, ns.wakePrefix, ns.wakeMillis)
+	for i := range steps {
+		s := &steps[i]
+		lock, what := s.Lock, whatOf(s)
+		if lock.isRW() {
+			list = append(list, "rw", lock.kind())
+		} else if lock.Slots != 0 {
+			list = append(list, "slot", lock.kind())
+		}
+		list = append(list, what, lock.Claim)
+		switch {
+		case s.Script != ScriptRelease:
+			list = append(list, t.millis(s.Keep), t.number(s.Token), w.notAfter(&t, s), t.number(uint64(lock.Bucket)))
+			switch what {
+			case "ask":
+				list = append(list, takes(&t, s))
+			case "succeed":
+				list = append(list, flag(s.MayWin)+from(s, s.Succeed))
+			}
+		case what == "end":
+			list = append(list, w.lockKey(&t, lock))
+		default:
+			waiter := ""
+			if s.Stay || s.Leave {
+				waiter = *lock.Waiter
+			}
+			list = append(list, w.lockKey(&t, lock), flag(s.Ended)+from(s, s.GiveBack), w.notAfter(&t, s), waiter)
+			if what == "keep" {
+				list = append(list, t.millis(s.Keep))
+			}
+		}
+	}
+	return w.client.B().Arbitrary("EVALSHA").Args(script, t.number(uint64(keys))).Args(list...).Build()
+}
+
+// whatOf names a step as lua/batch.lua does.
+func whatOf(s *Delivery) string {
+	switch {
+	case s.Script == ScriptAcquire && s.TakeOver && s.Lock.Waiter != nil:
+		return "ask"
+	case s.Script == ScriptAcquire && s.TakeOver:
+		return "take"
+	case s.Script == ScriptAcquire && s.Lock.Waiter != nil:
+		return "wait"
+	case s.Script == ScriptAcquire:
+		return "acquire"
+	case s.Script == ScriptExtend && s.Succeed:
+		return "succeed"
+	case s.Script == ScriptExtend && s.MayWin:
+		return "regain"
+	case s.Script == ScriptExtend:
+		return "extend"
+	case s.Stay:
+		return "stay"
+	case s.Keep >= time.Millisecond:
+		return "keep"
+	case s.Ended && s.NotAfter == 0 && !s.Leave && !s.GiveBack:
+		return "end"
+	}
+	return "release"
+}
+
+// read turns the reply to one step into an answer. Only a well-formed reply is an answer; anything else is an error, never
+// a grant.
+func (n *Node) read(s *Delivery, r rueidis.RedisResult, server string, known *identity, sentAt, at time.Duration) Answer {
+	a := Answer{Server: server, By: known.record, InForce: known.marker.inForce() != nil, SentAt: sentAt, At: at}
+	if err := r.NonRedisError(); err != nil {
+		a.Err = n.broken(err)
+		return a
+	}
+	values, err := r.ToArray()
+	if err != nil {
+		return refusedWith(a, err)
+	}
+	if s.Lock.Names != nil {
+		return n.severalOf(s, a, values)
+	}
+	if s.Script == ScriptRelease {
+		return n.answerOf(s, a, values)
+	}
+	if len(values) < 2 {
+		return notOurs(a, nil)
+	}
+	now, err := values[1].AsInt64()
+	if err != nil {
+		return notOurs(a, err)
+	}
+	values[1] = values[0]
+	return n.answerOf(s, n.clocked(a, now), values[1:])
+}
+
+// readBatch reads the reply to several steps and hands out an answer for each.
+func (n *Node) readBatch(steps []Delivery, r rueidis.RedisResult, server string, known *identity, sentAt, at time.Duration) {
+	a := Answer{Server: server, By: known.record, InForce: known.marker.inForce() != nil, SentAt: sentAt, At: at}
+	if err := r.NonRedisError(); err != nil {
+		a.Err = n.broken(err)
+		n.answerAll(steps, a)
+		return
+	}
+	values, err := r.ToArray()
+	if err != nil {
+		a = refusedWith(a, err)
+		n.noteRefusal(a.Err)
+		n.answerAll(steps, a)
+		return
+	}
+	var now int64
+	if len(values) > 0 {
+		now, err = values[0].AsInt64()
+		values = values[1:]
+	}
+	if err != nil {
+		n.answerAll(steps, notOurs(a, err))
+		return
+	}
+	timed := n.clocked(a, now)
+	for i := range steps {
+		s, a := &steps[i], a
+		if s.Script != ScriptRelease {
+			a = timed
+		}
+		var own []rueidis.RedisMessage
+		if len(values) > 0 {
+			if err := values[0].Error(); err != nil {
+				values = values[1:]
+				n.answer(s, refusedWith(a, fmt.Errorf("%w, in script", err)))
+				continue
+			}
+			size, err := values[0].AsInt64()
+			if err == nil && size > 0 && size < int64(len(values)) {
+				own, values = values[1:1+size], values[1+size:]
+			}
+		}
+		n.answer(s, n.answerOf(s, a, own))
+	}
+}
+
+// clocked adds what the node's time says to an answer.
+func (n *Node) clocked(a Answer, now int64) Answer {
+	a.Offset = OffsetOf(time.Duration(now)*time.Microsecond, a.SentAt, a.At)
+	a.HasClock = true
+	a.Err = n.watch(a.Offset)
+	a.Within = n.LookWithin()
+	return a
+}
+
+// answerOf reads what a step has returned.
+func (n *Node) answerOf(s *Delivery, a Answer, values []rueidis.RedisMessage) Answer {
+	var err error
+	number := func(i int) (v int64) {
+		if i < len(values) && err == nil {
+			v, err = values[i].AsInt64()
+		}
+		return v
+	}
+	text := func(i int) (v string) {
+		if i < len(values) && err == nil {
+			v, err = values[i].ToString()
+		}
+		return v
+	}
+	a.Code = number(0)
+	if s.Script == ScriptRelease {
+		a.Text = text(1)
+	} else {
+		a.Number, a.Text = number(1), text(2)
+	}
+	switch last := text(3); {
+	case s.Script == ScriptAcquire:
+		a.First, a.Lefts = last == "1", text(4)
+		if a.Lefts != "" {
+			a.Place, _ = strconv.Atoi(last)
+		}
+		a.Kept = a.First && a.Code == CodeOK
+	case s.Script == ScriptExtend:
+		if a.Kept = true; len(values) > 3 && err == nil {
+			a.By, a.InForce = n.otherMarker(last, a.Server)
+		}
+	}
+	if err != nil || len(values) == 0 || s.Script == ScriptRelease && len(values) < 2 {
+		return notOurs(a, err)
+	}
+	switch {
+	case a.Code == CodeOtherMarker:
+		n.LookAgain()
+	case a.Code == CodeQuarantined && a.Left() > n.longestQuarantine():
+		n.LookAgain() // the clock has gone back: it is to be adopted again, not waited out
+	}
+	return a
+}
+
+// otherMarker takes in the marker that a renewal was answered with, which is not the one that it named, and returns by what
+// the node goes. Whoever counts votes has been told of it when this returns.
+func (n *Node) otherMarker(raw, server string) (by *roster.Record, inForce bool) {
+	n.LookAgain()
+	m, ok := parseMarker(raw)
+	if !ok || m.runID != server {
+		return nil, true // by none that anybody knows
+	}
+	n.set.learn(n, m)
+	return m.roster.Active, m.inForce() != nil
+}
+
+// notOurs is the answer that a reply is which no script of ours gives.
+func notOurs(a Answer, err error) Answer {
+	return Answer{Err: fmt.Errorf("reply is not one of ours: %v", err), SentAt: a.SentAt, At: a.At}
+}
+
+// refusedWith is the answer that an error reply is.
+func refusedWith(a Answer, err error) Answer {
+	return Answer{Err: err, Unsent: errorReplyOf(err.Error()).nothingRan, Server: a.Server, SentAt: a.SentAt, At: a.At}
+}
+
+// isRefusedRight reports whether a server refused a whole script for want of a right, to a key for one.
+func isRefusedRight(err error) bool {
+	r := errorReplyOf(err.Error())
+	return r.rights && r.nothingRan && errors.As(err, new(*rueidis.RedisError))
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package roster
+
+const raceDetector = true
