@@ -534,15 +534,38 @@ func parseMonitor(text string) (micros int64, source string, args []string, err 
 	}
 	_, source, _ = strings.Cut(from, " ")
 	for rest = strings.TrimSpace(rest); rest != ""; rest = strings.TrimSpace(rest) {
-		quoted, err := strconv.QuotedPrefix(rest)
-		if err != nil {
+		quoted, ok := quotedPrefix(rest)
+		if !ok {
 			return 0, "", nil, errNotMonitor
 		}
-		arg, err := strconv.Unquote(quoted)
-		if err != nil {
-			return 0, "", nil, errNotMonitor
+		arg := quoted[1 : len(quoted)-1]
+		if len(args) == 1 && args[0] == "SCRIPT" {
+			return micros, source, args, nil // the sources of scripts are most of all that is told, and of no interest
+		}
+		if strings.IndexByte(arg, '\\') >= 0 && !(len(args) == 1 && args[0] == "EVAL") {
+			if arg, err = strconv.Unquote(quoted); err != nil {
+				return 0, "", nil, errNotMonitor
+			}
 		}
 		args, rest = append(args, arg), rest[len(quoted):]
 	}
 	return micros, source, args, nil
+}
+
+// quotedPrefix returns the quoted text that s begins with.
+func quotedPrefix(s string) (quoted string, ok bool) {
+	if s[0] != '"' {
+		return "", false
+	}
+	for i := 1; ; i++ {
+		n := strings.IndexByte(s[i:], '"')
+		if n < 0 {
+			return "", false
+		}
+		i += n
+		text := s[1:i]
+		if escapes := len(text) - len(strings.TrimRight(text, `\`)); escapes%2 == 0 {
+			return s[:i+1], true
+		}
+	}
 }
