@@ -90,8 +90,7 @@ func inDB(t *testing.T, n *redisproc.Node, db int, commands ...string) {
 func TestRow22FlushOtherDatabase(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
-	a, b := r.client("a"), r.client("b")
-	a.moveAway()
+	a, b := r.far("a"), r.client("b")
 	g := a.mustTry("held")
 	for end := time.Now().Add(lease); time.Now().Before(end); time.Sleep(lease / 20) {
 		for _, n := range r.nodes {
@@ -208,7 +207,7 @@ func TestRow25Persist(t *testing.T) {
 func TestRow25PersistWhileHeld(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
-	a, b := r.client("a"), r.client("b")
+	a, b := r.far("a"), r.client("b")
 	g := a.mustTry("held")
 	r.all("PERSIST", lockKey("held"))
 	r.requireHeldFor(g, lease)

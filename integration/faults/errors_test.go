@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -200,21 +201,33 @@ func TestRow31ScriptFlush(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
 	a, b := r.client("a"), r.client("b")
+	// Flushed in bursts, the next when something has been had again: on a busy machine nothing would ever be loaded and run
+	// between two flushes.
+	var had, flushed atomic.Int64
 	var flushes []func()
 	for _, n := range r.nodes {
 		c := redistest.Client(t, n)
+		seen := int64(-1)
 		flushes = append(flushes, r.background(func() {
-			start := time.Now()
-			c.Do(t.Context(), c.B().ScriptFlush().Build())
-			time.Sleep(max(time.Millisecond, 3*time.Since(start))) // on a busy machine nothing would be loaded and run in between
+			if had.Load() == seen {
+				time.Sleep(tick)
+				return
+			}
+			seen = had.Load()
+			for end := time.Now().Add(lease / 50); time.Now().Before(end); time.Sleep(time.Millisecond) {
+				c.Do(t.Context(), c.B().ScriptFlush().Build())
+				flushed.Add(1)
+			}
 		}))
 	}
 	g := a.mustTry("held")
 	for end := time.Now().Add(lease + lease/2); time.Now().Before(end); {
 		for _, c := range []*client{a, b} {
 			r.release(c.wait("busy", soon))
+			had.Add(1)
 		}
 	}
+	t.Logf("had %d times, with %d flushes", had.Load(), flushed.Load())
 	require.NoError(t, g.Err())
 	for _, stop := range flushes {
 		stop()

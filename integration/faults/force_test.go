@@ -45,7 +45,7 @@ func TestRow39ForcePartitioned(t *testing.T) {
 		t.Run(map[netproxy.Direction]string{netproxy.Both: "both ways", netproxy.Requests: "requests", netproxy.Replies: "replies"}[direction], func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, 5, redisproc.Options{})
-			a, b := r.client("a"), r.client("b")
+			a, b := r.client("a"), r.far("b")
 			g := a.mustTry("held")
 			a.silence(direction, 0, 1, 2, 3, 4)
 			ctx, cancel := context.WithTimeout(context.Background(), 2*lease+soon)
@@ -114,7 +114,7 @@ func TestRow39ForceTakerDies(t *testing.T) {
 		t.Run(next, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, 5, redisproc.Options{})
-			a, taker, b := r.client("a"), r.client("taker"), r.client("b")
+			a, taker, b := r.client("a"), r.client("taker"), r.far("b")
 			g := a.mustTry("held")
 			a.silence(netproxy.Both, 0, 1, 2, 3, 4)
 			died := make(chan error, 1)
@@ -155,7 +155,7 @@ func TestRow39ForceTakerDies(t *testing.T) {
 func TestRow39ForceTakerGivesUp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
-	a, taker, b := r.client("a"), r.client("taker"), r.client("b")
+	a, taker, b := r.client("a"), r.client("taker"), r.far("b")
 	g := a.mustTry("held")
 	a.silence(netproxy.Both, 0, 1, 2, 3, 4)
 	ctx, cancel := context.WithTimeout(context.Background(), lease/10)
@@ -174,7 +174,7 @@ func TestRow39ForceTakerGivesUp(t *testing.T) {
 func TestRow39ForceNow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
-	a, b := r.client("a"), r.client("b")
+	a, b := r.client("a"), r.far("b")
 	var register check.Register
 	g := a.mustTry("held")
 	require.True(t, register.Write(g.FencingToken()))
@@ -197,7 +197,7 @@ func TestRow39ForceNow(t *testing.T) {
 func TestRow39ForceAsksFirst(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
-	a, b, w := r.client("a"), r.client("b"), r.client("w")
+	a, b, w := r.far("a"), r.client("b"), r.client("w")
 	g := a.mustTryOnAll("held")
 	a.silence(netproxy.Both, 0, 1)
 	b.silence(netproxy.Both, 3, 4)

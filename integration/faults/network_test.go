@@ -30,7 +30,7 @@ func TestRow10PartitionFromOneNode(t *testing.T) {
 func TestRow10PartitionFromMajority(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
-	a, b := r.client("a"), r.client("b")
+	a, b := r.client("a"), r.far("b")
 	g := a.mustTry("held")
 	a.silence(netproxy.Both, 0, 1, 2)
 	got := make(chan *redlock.Guard, 1)
@@ -66,7 +66,7 @@ func TestRow10WaiterCutOff(t *testing.T) {
 func TestRow11RequestsLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
-	a, b := r.client("a"), r.client("b")
+	a, b := r.client("a"), r.far("b")
 	g := a.mustTry("held")
 	a.silence(netproxy.Requests, 0, 1)
 	r.requireHeldFor(g, lease+lease/2)
@@ -85,7 +85,7 @@ func TestRow11RequestsLost(t *testing.T) {
 func TestRow12RepliesLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
-	a, b := r.client("a"), r.client("b")
+	a, b := r.client("a"), r.far("b")
 	g := a.mustTry("held")
 	a.silence(netproxy.Replies, 0, 1, 2, 3, 4)
 	_, err := a.try("unheard")
@@ -176,9 +176,16 @@ func TestRow30ClientKill(t *testing.T) {
 	r.allow(4 * lease)
 	a, b := r.client("a", patient), r.client("b", patient)
 	g := a.mustTry("held")
-	for end := time.Now().Add(6 * lease); time.Now().Before(end); time.Sleep(lease / 8) {
+	kills := 0
+	for end := time.Now().Add(6 * lease); time.Now().Before(end); kills++ {
+		until := g.ValidUntil()
 		r.all("CLIENT", "KILL", "TYPE", "normal")
+		time.Sleep(lease / 8)
+		r.eventually("connected again, and renewed since", func() bool { // which takes a busy machine longer
+			return a.Status().MayVote == len(r.nodes) && g.ValidUntil().After(until) || g.Err() != nil
+		})
 	}
+	t.Logf("killed %d times", kills)
 	require.NoError(t, g.Err())
 	// Re-armed: what happens to the lock after the last kill is pushed.
 	r.eventually("up again", func() bool { g, err := a.try("other"); return err == nil && g.Release(context.Background()) == nil })
@@ -196,7 +203,7 @@ func TestRow30ClientKill(t *testing.T) {
 func TestRow38OldRequestsAfterNewOnes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
-	a, b := r.client("a"), r.client("b")
+	a, b := r.client("a"), r.far("b")
 	for range 3 {
 		a.connected()
 		a.silence(netproxy.Requests, 0, 1, 2, 3, 4)
