@@ -22,7 +22,7 @@ func (c *client) force(ctx context.Context, name string) (*redlock.Guard, error)
 func TestRow39ForceConnected(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
-	a, b := r.client("a"), r.client("b")
+	a, b := r.far("a"), r.far("b") // what the one writes the other is pushed, both ways
 	best := time.Hour
 	for range 10 {
 		g := a.mustTry("held")
@@ -34,7 +34,7 @@ func TestRow39ForceConnected(t *testing.T) {
 		require.Greater(t, next.FencingToken(), g.FencingToken())
 		r.release(next)
 	}
-	require.Less(t, best, lease/4)
+	require.Less(t, best, lease/2)
 	t.Logf("taken over within %v at best", best)
 	r.settle("held")
 }
