@@ -62,7 +62,7 @@ func (l *Locker) tryAcquire(ctx context.Context, name string, h hold) (guard *Gu
 	ticket := l.proposal(began)
 	g := l.newGuard(ctx, name, h)
 	g.compete(ticket)
-	if err := l.enterAlone(g); err != nil {
+	if err := l.enterAlone(g, h.choices); err != nil {
 		g.cancel(err)
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (l *Locker) tryAcquire(ctx context.Context, name string, h hold) (guard *Gu
 		}
 		g = l.newGuard(ctx, name, h)
 		g.compete(ticket)
-		if err := l.enter(g); err != nil {
+		if err := l.enter(g, h.choices...); err != nil {
 			g.cancel(err)
 			return nil, err
 		}
@@ -111,7 +111,7 @@ func (l *Locker) rest(ctx context.Context, name string, d time.Duration, err err
 }
 
 // enterAlone puts an attempt in its place if nothing goes on there.
-func (l *Locker) enterAlone(g *Guard) error {
+func (l *Locker) enterAlone(g *Guard, choices []slotChoice) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for of := range g.subjects {
@@ -126,7 +126,7 @@ func (l *Locker) enterAlone(g *Guard) error {
 			return e
 		}
 	}
-	err := l.enterLocked(g)
+	err := l.enterLocked(g, choices)
 	if err == nil {
 		for of := range g.subjects {
 			l.places[of].tries++
@@ -182,7 +182,7 @@ func (l *Locker) forceAcquire(ctx context.Context, name string, h hold) (guard *
 func (l *Locker) force(ctx context.Context, name string, h hold) (*Guard, error) {
 	for {
 		g := l.newGuard(ctx, name, h)
-		if err := l.enter(g); err != nil {
+		if err := l.enter(g, h.choices...); err != nil {
 			g.cancel(err)
 			return nil, err
 		}

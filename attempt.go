@@ -15,14 +15,13 @@ func (l *Locker) newGuard(ctx context.Context, name string, h hold) *Guard {
 	rules := cmp.Or(h.rules, &l.rules)
 	g := &Guard{
 		l:    l,
-		lock: node.Lock{Name: name, Bucket: node.FenceBucket(name), Lease: rules.lease, Names: h.names, Slots: h.slots, Slot: h.slot},
+		lock: node.Lock{Name: name, Bucket: node.FenceBucket(name), Lease: rules.lease, Names: h.names, Slots: int16(h.slots), Slot: int16(h.slot)},
 		life: life{
 			rules: rules, name: name, owner: crand.Text(), takeover: h.takeover, several: h.names != nil, slots: h.slots, slot: h.slot,
 			ballot: make(ballot, len(l.nodes)), by: l.set.Electorate(), pace: l.pace(rules),
 		},
 		decided: make(chan struct{}),
-		choices: h.choices,
-		heapAt:  -1,
+		place:   unscheduled,
 	}
 	switch h.slot {
 	case node.Writer, node.Reader:

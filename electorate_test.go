@@ -26,7 +26,7 @@ func TestLockStandsByBothRecords(t *testing.T) {
 	r := rules{nodes: names, lease: time.Second, interval: 333 * time.Millisecond, timeout: 250 * time.Millisecond, drift: .1, bound: 50 * time.Millisecond}
 	now := time.Hour
 	yes := func(f *life, i int, of *roster.Record) {
-		f.on(event{kind: answered, node: i, answer: answer{Code: codeOK, Number: 7, By: of, InForce: true, SentAt: now, At: now}}, now)
+		f.on(event{kind: answered, node: i, answer: &answer{Code: codeOK, Number: 7, By: of, InForce: true, SentAt: now, At: now}}, now)
 	}
 	holds := func(nodes ...int) *life {
 		f := &life{rules: &r, name: "x", owner: "us", ballot: make(ballot, 4), pace: r.interval, by: by(first)}

@@ -140,7 +140,9 @@ func (n *modelNode) execute(s step, f *life, now time.Duration) (a answer, chang
 		case h == f.owner:
 			n.ends = max(n.ends, now+f.lease-n.short)
 			n.fence = max(n.fence, s.Token)
-			a.Code, a.Text, a.Kept = codeOK, n.displacedText(), true
+			if a.Code, a.Kept = codeOK, true; n.value() != claimOf(f) {
+				a.Text = n.displacedText()
+			}
 			changed = true
 		case h != "":
 			a.Code, a.Number, a.Text = codeHeld, left(n.ends-now), n.value()
@@ -188,10 +190,15 @@ func (n *modelNode) execute(s step, f *life, now time.Duration) (a answer, chang
 }
 
 func (n *modelNode) store(f *life, now time.Duration) {
-	n.owner, n.ticket, n.ends = f.owner, "", now+f.lease-n.short
-	if f.ticket != 0 {
-		n.ticket = "#" + strconv.FormatUint(f.ticket, 10)
+	n.owner, n.ticket, n.ends = f.owner, claimOf(f)[len(f.owner):], now+f.lease-n.short
+}
+
+// claimOf is what a node stores for a life.
+func claimOf(f *life) string {
+	if f.ticket == 0 {
+		return f.owner
 	}
+	return f.owner + "#" + strconv.FormatUint(f.ticket, 10)
 }
 
 func (n *modelNode) grant(s step, a *answer) {

@@ -465,7 +465,7 @@ func (w *world) deliver(o *owner, i int, a answer) {
 	if a.HasClock {
 		a.Offset = offset{Lo: a.SentAt - w.now, At: w.now}
 	}
-	w.tell(o, event{kind: answered, node: i, answer: a})
+	w.tell(o, event{kind: answered, node: i, answer: &a})
 }
 
 // execute has node i execute a step, and makes messages of what it pushes.

@@ -1,7 +1,10 @@
 package redlock
 
 import (
-	"container/heap"
+	"cmp"
+	"math"
+	"slices"
+	"sort"
 	"sync"
 	"time"
 )
@@ -10,34 +13,73 @@ import (
 // a vote is to be renewed, when its validity ends, and after its end until every node has been told.
 //
 // Renewals that fall due together leave in one batch per node.
+//
+// A hundred thousand guards lie far apart in memory, and each look at one that nobody has looked at for a while costs as much
+// as all else that is done to it here. So instants are kept beside their guards: those that are due within a while in order,
+// the others in none, and those are gone through once in that while.
 type extender struct {
 	l    *Locker
 	wake chan struct{} // 1-buffered: an earlier instant was scheduled
 
 	mu      sync.Mutex
-	due     guardHeap
+	soon    []wakeUp      // the earliest last; also some that are not true any more
+	before  time.Duration // what is due before that is in soon
+	later   []wakeUp
+	first   time.Duration // no instant in later is before that
 	wakesAt time.Duration // when run wakes by itself
+	due     []*Guard      // run's own
 }
 
+// wakeUp is when a guard is to be woken.
+type wakeUp struct {
+	at    time.Duration
+	guard *Guard
+}
+
+const (
+	// soonWithin is how far ahead instants are put in order.
+	soonWithin = 64 * time.Millisecond
+	// together is how many guards are woken before their steps leave: a large batch to each node. All that are due after a long
+	// pause would leave memory that has just been read.
+	together = 64
+
+	// crowd is how many guards make so many renewals that they are gathered for as long as gatherFor.
+	crowd     = 1000
+	gatherFor = 2 * time.Millisecond
+
+	unscheduled = -1 // a guard's place in later
+	isSoon      = -2
+)
+
 func newExtender(l *Locker) *extender {
-	return &extender{l: l, wake: make(chan struct{}, 1)}
+	return &extender{l: l, wake: make(chan struct{}, 1), first: math.MaxInt64}
 }
 
 // schedule sees to it that g is woken at the instant at, or before.
 func (e *extender) schedule(g *Guard, at time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch {
-	case g.heapAt < 0:
-		g.wakeAt = at
-		heap.Push(&e.due, g)
-	case at < g.wakeAt:
-		g.wakeAt = at
-		heap.Fix(&e.due, int(g.heapAt))
-	default:
+	if g.place != unscheduled && g.wakeAt <= at {
 		return
 	}
-	if g.heapAt == 0 && at < e.wakesAt {
+	g.wakeAt = at
+	switch {
+	case at < e.before:
+		e.leaveLater(g)
+		i := sort.Search(len(e.soon), func(i int) bool { return e.soon[i].at <= at })
+		e.soon = slices.Insert(e.soon, i, wakeUp{at, g})
+		g.place = isSoon
+	case g.place >= 0:
+		e.later[g.place].at = at
+	default:
+		g.place = int32(len(e.later))
+		e.later = append(e.later, wakeUp{at, g})
+	}
+	if g.place >= 0 {
+		e.first = min(e.first, at)
+	}
+	if at < e.wakesAt {
+		e.wakesAt = at
 		select {
 		case e.wake <- struct{}{}:
 		default:
@@ -50,9 +92,21 @@ func (e *extender) schedule(g *Guard, at time.Duration) {
 func (e *extender) drop(g *Guard) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if g.heapAt >= 0 {
-		heap.Remove(&e.due, int(g.heapAt))
+	e.leaveLater(g)
+	g.place = unscheduled
+}
+
+// leaveLater takes a guard out of those that are due later, if it is one. The caller has the mutex.
+func (e *extender) leaveLater(g *Guard) {
+	if g.place < 0 {
+		return
 	}
+	last := len(e.later) - 1
+	e.later[g.place] = e.later[last]
+	e.later[g.place].guard.place = g.place
+	e.later[last] = wakeUp{}
+	e.later = e.later[:last]
+	g.place = unscheduled
 }
 
 // run wakes guards until the Locker's life ends.
@@ -62,14 +116,19 @@ func (e *extender) run() {
 	for {
 		now := e.l.clock.Now()
 		guards, next := e.take(now)
-		for _, g := range guards {
-			g.tick()
-		}
-		if len(guards) > 0 {
+		for some := range slices.Chunk(guards, together) {
+			for _, g := range some {
+				g.tick()
+			}
 			for _, n := range e.l.nodes {
 				n.Kick()
 			}
-			continue
+		}
+		if len(guards) > 0 {
+			if !e.crowded() {
+				continue
+			}
+			next = now + gatherFor
 		}
 		timer.Reset(e.l.clock.Wait(next - now))
 		select {
@@ -86,38 +145,48 @@ func (e *extender) run() {
 func (e *extender) take(now time.Duration) (guards []*Guard, next time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for len(e.due) > 0 && e.due[0].wakeAt <= now {
-		guards = append(guards, heap.Pop(&e.due).(*Guard))
+	if e.first <= now {
+		e.sort(now)
 	}
-	e.wakesAt = now + e.l.option.NodeTimeout
-	if len(e.due) > 0 {
-		e.wakesAt = min(e.wakesAt, e.due[0].wakeAt)
+	clear(e.due)
+	e.due = e.due[:0]
+	e.wakesAt = min(now+e.l.option.NodeTimeout, e.first)
+	for last := len(e.soon) - 1; last >= 0; last-- {
+		w := e.soon[last]
+		if w.at > now {
+			e.wakesAt = min(e.wakesAt, w.at)
+			break
+		}
+		if w.guard.place == isSoon && w.guard.wakeAt == w.at {
+			w.guard.place = unscheduled
+			e.due = append(e.due, w.guard)
+		}
+		e.soon[last] = wakeUp{}
+		e.soon = e.soon[:last]
 	}
-	return guards, e.wakesAt
+	return e.due, e.wakesAt
 }
 
-// guardHeap orders guards by when they are to be woken.
-type guardHeap []*Guard
-
-func (h guardHeap) Len() int           { return len(h) }
-func (h guardHeap) Less(i, j int) bool { return h[i].wakeAt < h[j].wakeAt }
-
-func (h guardHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].heapAt, h[j].heapAt = int32(i), int32(j)
+// crowded reports whether so many guards are due later that some always are soon: these are gathered.
+func (e *extender) crowded() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.later) >= crowd
 }
 
-func (h *guardHeap) Push(x any) {
-	g := x.(*Guard)
-	g.heapAt = int32(len(*h))
-	*h = append(*h, g)
-}
-
-func (h *guardHeap) Pop() any {
-	last := len(*h) - 1
-	g := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	g.heapAt = -1
-	return g
+// sort puts in order what is due within a while. The caller has the mutex.
+func (e *extender) sort(now time.Duration) {
+	e.before, e.first = now+soonWithin, math.MaxInt64
+	for i := 0; i < len(e.later); {
+		w := e.later[i]
+		if w.at >= e.before {
+			e.first = min(e.first, w.at)
+			i++
+			continue
+		}
+		e.leaveLater(w.guard)
+		w.guard.place = isSoon
+		e.soon = append(e.soon, w)
+	}
+	slices.SortFunc(e.soon, func(a, b wakeUp) int { return cmp.Compare(b.at, a.at) })
 }

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"math/rand/v2"
 	"strconv"
 	"testing"
 	"time"
@@ -45,11 +46,66 @@ func TestExtenderForgetsReleasedGuards(t *testing.T) {
 	require.Eventually(t, func() bool {
 		l.extender.mu.Lock()
 		defer l.extender.mu.Unlock()
-		return len(l.extender.due) == 0
+		return len(l.extender.soon)+len(l.extender.later)+len(l.extender.due) == 0
 	}, 2*time.Second, time.Millisecond)
 	require.Empty(t, l.openGuards())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	require.Empty(t, l.places)
 	require.Empty(t, l.waiters)
+}
+
+// Whatever is scheduled, put forward and dropped: each guard is woken once when it is due, neither before nor later, and when to
+// look again is not behind the next.
+func TestExtenderWakesEachGuardWhenItIsDue(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	e := newExtender(&Locker{option: LockerOption{NodeTimeout: time.Second}})
+	guards := make([]*Guard, 300)
+	for i := range guards {
+		guards[i] = &Guard{place: unscheduled}
+	}
+	due := make(map[*Guard]time.Duration)
+	woken, now := 0, time.Duration(0)
+	for range 20_000 {
+		switch g := guards[r.IntN(len(guards))]; r.IntN(8) {
+		case 0:
+			e.drop(g)
+			delete(due, g)
+		case 1:
+			now += time.Duration(r.IntN(int(5 * time.Millisecond)))
+			next, want := now+time.Second, make(map[*Guard]bool)
+			for g, at := range due {
+				if at <= now {
+					want[g] = true
+					delete(due, g)
+				} else {
+					next = min(next, at)
+				}
+			}
+			got, again := e.take(now)
+			for _, g := range got {
+				require.True(t, want[g], "not due, or woken twice")
+				delete(want, g)
+				woken++
+			}
+			require.Empty(t, want, "not woken")
+			require.LessOrEqual(t, again, next)
+			require.Greater(t, again, now)
+		default:
+			at := now + time.Duration(r.IntN(int(200*time.Millisecond)))
+			e.schedule(g, at)
+			if before, scheduled := due[g]; !scheduled || at < before {
+				due[g] = at
+			}
+		}
+	}
+	require.Greater(t, woken, 1000)
+	for _, g := range guards {
+		e.drop(g)
+	}
+	_, _ = e.take(now + time.Second)
+	_, _ = e.take(now + time.Second)
+	require.Empty(t, e.later)
+	require.Empty(t, e.soon)
+	require.Empty(t, e.due)
 }

@@ -22,32 +22,29 @@ import (
 // Inside it is the one door to its life (life.go): whatever happens comes in through on, which takes the mutex, tells the
 // life, and carries out what it orders.
 type Guard struct {
-	l       *Locker
-	lock    node.Lock
-	waiter  *waiter      // whose attempt this is; nil for one that does not wait
-	choices []slotChoice // of a semaphore: the slots that it may be about, the best first
-	ctx     guardContext
-	cancel  context.CancelCauseFunc
-	decided chan struct{} // closed when the attempt has come to something; nil after that
-
-	ended    atomic.Bool  // the life is over
+	// What every event reads comes first, and stands together: of a lock that is held nobody has looked at it since its last renewal.
+	l        *Locker
 	deadline atomic.Int64 // until when a held lock is alive, 0 once it has ended: what Err compares with the clock
-
 	// mu comes first: who has the mutex of a waiter, of the Locker, of the extender, or one of internal/node but ownClock
 	// (node.Set) may not wait for it.
 	mu       sync.Mutex
-	life     life
-	freed    chan struct{} // closed when it is free; nil while nobody waits for that
+	waiter   *waiter       // whose attempt this is; nil for one that does not wait, and of a lock that is held when it stands in no line any more
 	alarm    *alarm        // nil: nobody watches
 	observed *observed     // nil: there is no Observer
+	wakeAt   time.Duration // the extender's, under its mutex
+	place    int32         // so is this: its index among those due later, or unscheduled, or isSoon
 
-	// The extender's, under its mutex.
-	wakeAt time.Duration
-	heapAt int32 // index in the heap, -1 when not in it
+	ended atomic.Bool // the life is over
 
-	open     bool // nodes may still know of it: the Locker's, under its mutex
-	isFree   bool // a quorum has confirmed that the key is gone, no node can have it, or time is up; under mu
-	outlived bool // the end of the context's parent ends the context alone, and not the guard
+	life     life
+	lock     node.Lock
+	ctx      guardContext
+	cancel   context.CancelCauseFunc
+	decided  chan struct{} // closed when the attempt has come to something; nil after that
+	freed    chan struct{} // closed when it is free; nil while nobody waits for that
+	isFree   bool          // a quorum has confirmed that the key is gone, no node can have it, or time is up; under mu
+	open     bool          // nodes may still know of it: the Locker's, under its mutex
+	outlived bool          // the end of the context's parent ends the context alone, and not the guard
 }
 
 // Name returns the lock's name; of several names all of them, in order, with ", " between them.
@@ -232,6 +229,9 @@ func (g *Guard) handle(e event) {
 	}
 	noOrders.Put(g.life.out)
 	g.life.out = nil
+	if g.waiter != nil && g.life.outOfLine() {
+		g.waiter, g.lock.Waiter, g.life.waits = nil, nil, false
+	}
 }
 
 // noOrders keeps what orders are written to, which no guard needs between two events.
@@ -316,7 +316,7 @@ func (g *Guard) send(i int, together bool) error {
 }
 
 // answered takes what a step has come to. Nodes call it, each on its own goroutine.
-func (g *Guard) answered(i int, a answer) {
+func (g *Guard) answered(i int, a *answer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.observed != nil {
@@ -327,8 +327,8 @@ func (g *Guard) answered(i int, a answer) {
 			a.HasClock = false
 		}
 	}
-	a.Leftover = a.Err == nil && a.Code == codeHeld && g.isLeftover(&a)
-	g.noteRequest(i, &a)
+	a.Leftover = a.Err == nil && a.Code == codeHeld && g.isLeftover(a)
+	g.noteRequest(i, a)
 	g.handle(event{kind: answered, node: i, answer: a})
 }
 

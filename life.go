@@ -17,30 +17,11 @@ import (
 // that is over leads anywhere else, and because every event first finds out whether the life still is alive.
 type life struct {
 	*rules
-	owner  string // random, one per attempt: a late release of one attempt must not delete another's vote
-	name   string
-	ticket uint64 // since when the call wants the lock, in node time; 0 for a takeover
-	slot   int    // of a semaphore, from 1; 0 for a lock
-	slots  int    // how many the semaphore has
-
-	ballot    ballot
-	by        *electorate   // whose votes count; nil: those of all
-	poll      *poll         // in phase asking alone
-	token     uint64        // fencing token, from phase raising on
-	longest   time.Duration // longest lease that a node may have stored for somebody: a taker's is never shorter
-	round     time.Duration // when the nodes' time is over to answer: an attempt's round, or the release
-	heldAt    time.Duration // when it was granted
-	limit     time.Duration // when it is to end, whatever its votes say; 0: never
-	freedAt   time.Duration // when it was released
-	keptUntil time.Duration // until when nodes are to keep it taken although it is over
-	pace      time.Duration // to the next renewal
-	cause     error         // why it is over
-	displaced map[string]*displacement
-	resumes   *resumption       // what it takes over from another process; nil for nothing
-	handsBack bool              // it has failed at that, and what it got goes back
-	confirmed time.Duration     // of a taker that waited: renewals sent from then on count
-	watch     *watch            // nil: nobody has asked whether it is at risk
-	askers    map[string]*asker // who asks it to let go
+	ballot ballot
+	by     *electorate   // whose votes count; nil: those of all
+	limit  time.Duration // when it is to end, whatever its votes say; 0: never
+	watch  *watch        // nil: nobody has asked whether it is at risk
+	out    *orders       // of the event under way
 
 	phase    phase
 	takeover takeover
@@ -52,7 +33,27 @@ type life struct {
 	movesOn  bool // the waiter asks for another slot at once, and stands in line by that
 	split    bool // it came to nothing, and by the nodes' answers nobody else can have the lock
 
-	out *orders // of the event under way
+	pace    time.Duration     // to the next renewal
+	token   uint64            // fencing token, from phase raising on
+	poll    *poll             // in phase asking alone
+	resumes *resumption       // what it takes over from another process; nil for nothing
+	askers  map[string]*asker // who asks it to let go
+
+	owner  string // random, one per attempt: a late release of one attempt must not delete another's vote
+	name   string
+	ticket uint64 // since when the call wants the lock, in node time; 0 for a takeover
+	slot   int    // of a semaphore, from 1; 0 for a lock
+	slots  int    // how many the semaphore has
+
+	longest   time.Duration // longest lease that a node may have stored for somebody: a taker's is never shorter
+	round     time.Duration // when the nodes' time is over to answer: an attempt's round, or the release
+	heldAt    time.Duration // when it was granted
+	freedAt   time.Duration // when it was released
+	keptUntil time.Duration // until when nodes are to keep it taken although it is over
+	cause     error         // why it is over
+	displaced map[string]*displacement
+	handsBack bool          // it has failed at that, and what it got goes back
+	confirmed time.Duration // of a taker that waited: renewals sent from then on count
 }
 
 // poll is what a life needs to know while the nodes are asked, and not any longer.
@@ -103,7 +104,7 @@ func (p phase) alive() bool { return p == clearing || p == confirming || p == he
 type event struct {
 	kind     eventKind
 	node     int           // answered, pushed, looked, distrusted, free
-	answer   answer        // answered
+	answer   *answer       // answered
 	failed   []failedSend  // unsent
 	within   time.Duration // pushed: how long the look may take
 	proposal uint64        // asked
@@ -179,7 +180,7 @@ func (f *life) on(e event, now time.Duration) *orders {
 	case asked:
 		f.ask(e, now)
 	case answered:
-		f.answered(e.node, &e.answer, now)
+		f.answered(e.node, e.answer, now)
 	case unsent:
 		for _, s := range e.failed {
 			f.answered(s.node, &answer{Err: s.err, Unsent: true, SentAt: now, At: now}, now)

@@ -166,7 +166,7 @@ func (s *story) ofNode(i int, what, rest string) {
 	default:
 		require.Fail(s.t, "no happening", what)
 	}
-	e.answer = a
+	e.answer = &a
 	s.on(e)
 }
 

@@ -93,9 +93,9 @@ func TestScheduleOwnClockOffTakesEveryVote(t *testing.T) {
 
 	g, _ = askingGuard(t)
 	now := g.l.clock.Now()
-	g.answered(0, answer{Code: codeOK, Number: 1, SentAt: now, At: now})
+	g.answered(0, &answer{Code: codeOK, Number: 1, SentAt: now, At: now})
 	g.distrustAll(ErrClockOff)
-	g.answered(1, answer{Code: codeOK, Number: 1, SentAt: now, At: now})
+	g.answered(1, &answer{Code: codeOK, Number: 1, SentAt: now, At: now})
 	require.ErrorIs(t, g.outcome(), ErrNoQuorum)
 	require.ErrorIs(t, g.outcome(), ErrClockOff)
 }
@@ -107,18 +107,18 @@ func TestScheduleFirstEventAfterAPauseFindsTheGuardDead(t *testing.T) {
 	for name, event := range map[string]func(g *Guard, now time.Duration){
 		"renewed": func(g *Guard, now time.Duration) {
 			for i := range g.life.ballot { // sent just before the pause ended, as far as the answer can tell
-				g.answered(i, answer{Code: codeOK, SentAt: now, At: now})
+				g.answered(i, &answer{Code: codeOK, SentAt: now, At: now})
 				require.True(t, g.ended.Load(), "answer %d", i)
 			}
 		},
 		"won back": func(g *Guard, now time.Duration) {
 			for i := range g.life.ballot {
-				g.answered(i, answer{Code: codeWonBack, SentAt: now, At: now})
+				g.answered(i, &answer{Code: codeWonBack, SentAt: now, At: now})
 				require.True(t, g.ended.Load(), "answer %d", i)
 			}
 		},
-		"refused":       func(g *Guard, now time.Duration) { g.answered(1, answer{Code: codeHeld, Text: "rival", At: now}) },
-		"no answer":     func(g *Guard, now time.Duration) { g.answered(2, answer{Err: ErrNodeDown, At: now}) },
+		"refused":       func(g *Guard, now time.Duration) { g.answered(1, &answer{Code: codeHeld, Text: "rival", At: now}) },
+		"no answer":     func(g *Guard, now time.Duration) { g.answered(2, &answer{Err: ErrNodeDown, At: now}) },
 		"push":          func(g *Guard, _ time.Duration) { g.pushed(0) },
 		"node is back":  func(g *Guard, _ time.Duration) { g.lookAgain(0) },
 		"clock is off":  func(g *Guard, _ time.Duration) { g.distrust(0, ErrClockOff) },
@@ -145,7 +145,7 @@ func TestScheduleClocksAreComparedAsMeasured(t *testing.T) {
 	g, pause := askingGuard(t)
 	answers := func(i int, code int64, step time.Duration) {
 		now := g.l.clock.Now()
-		g.answered(i, answer{Code: code, Number: 1, SentAt: now, At: now, Offset: offset{Lo: step, Hi: step, At: now}, HasClock: true})
+		g.answered(i, &answer{Code: code, Number: 1, SentAt: now, At: now, Offset: offset{Lo: step, Hi: step, At: now}, HasClock: true})
 	}
 	answers(0, codeOK, 60*time.Millisecond)
 	answers(1, codeOK, 0)
@@ -163,12 +163,12 @@ func TestScheduleReleaseOfAVoteThatRanOutIsNoLoss(t *testing.T) {
 		now := g.l.clock.Now()
 		for i, n := range g.l.nodes {
 			n.Park() // steps stay in their queues, and the test answers them
-			g.answered(i, answer{Code: codeOK, SentAt: now, At: now})
+			g.answered(i, &answer{Code: codeOK, SentAt: now, At: now})
 		}
 		require.NoError(t, g.end(ErrReleased))
 		pause(late)
 		for i := range g.l.nodes {
-			g.answered(i, answer{Code: codeHeld, SentAt: now, At: g.l.clock.Now()})
+			g.answered(i, &answer{Code: codeHeld, SentAt: now, At: g.l.clock.Now()})
 		}
 		require.Equal(t, lost, errors.Is(g.awaitFreed(), ErrLost))
 	}
@@ -188,7 +188,7 @@ func TestScheduleTakersOfOneLockerEndOnlyWhomTheyDisplaced(t *testing.T) {
 			now := l.clock.Now()
 			answers := func(g *Guard, list string) {
 				for i := range g.life.ballot {
-					g.answered(i, answer{Code: codeOK, Number: 1, Text: list, SentAt: now, At: now})
+					g.answered(i, &answer{Code: codeOK, Number: 1, Text: list, SentAt: now, At: now})
 				}
 			}
 			if !late {
@@ -259,9 +259,9 @@ func TestScheduleVotesOfOneServerCountOnce(t *testing.T) {
 			now := g.l.clock.Now()
 			require.Equal(t, 2, g.life.ballot.live(now))
 			require.ErrorIs(t, g.life.ballot[0].said().err, ErrUnsupportedNode)
-			g.answered(0, answer{Code: codeOK, Server: "a", SentAt: now, At: now})
+			g.answered(0, &answer{Code: codeOK, Server: "a", SentAt: now, At: now})
 			require.Equal(t, 2, g.life.ballot.live(now))
-			g.answered(1, answer{Code: codeOK, Server: "b", SentAt: now, At: now})
+			g.answered(1, &answer{Code: codeOK, Server: "b", SentAt: now, At: now})
 			require.Equal(t, 2, g.life.ballot.live(now))
 		})
 	}
@@ -292,7 +292,7 @@ func TestScheduleYesCountsWhileTheNodeIsLookedAtAgain(t *testing.T) {
 			pause(time.Millisecond)
 			now := g.l.clock.Now()
 			for i := range g.life.ballot {
-				g.answered(i, answer{Code: codeOK, SentAt: sentAt, At: now, Within: g.l.nodes[i].LookWithin()})
+				g.answered(i, &answer{Code: codeOK, SentAt: sentAt, At: now, Within: g.l.nodes[i].LookWithin()})
 				want := g.life.claimUntil(sentAt)
 				if tc.doubts {
 					want = now + g.l.nodes[i].LookWithin()
@@ -326,13 +326,13 @@ func TestScheduleFirstYesCountsWhileTheNodeIsLookedAt(t *testing.T) {
 			now := g.l.clock.Now()
 			yes := answer{Code: codeOK, Number: 1, SentAt: now, At: now}
 			tc.event(g, 0)
-			g.answered(0, yes)
+			g.answered(0, told(yes))
 			require.Equal(t, tc.doubts, g.life.ballot[0].away, "asked again")
 			require.Equal(t, !tc.doubts, g.life.ballot[0].counts(now))
-			g.answered(1, yes)
+			g.answered(1, told(yes))
 			require.Equal(t, !tc.doubts, g.life.phase == held)
 			if tc.doubts {
-				g.answered(0, yes)
+				g.answered(0, told(yes))
 				require.Equal(t, held, g.life.phase)
 			}
 		})
@@ -345,7 +345,7 @@ func TestScheduleVoteWonBackCountsWhileTheNodeIsLookedAt(t *testing.T) {
 	g.life.ballot[0].state = failed
 	g.lookAgain(0)
 	now := g.l.clock.Now()
-	g.answered(0, answer{Code: codeWonBack, SentAt: now, At: now})
+	g.answered(0, &answer{Code: codeWonBack, SentAt: now, At: now})
 	require.Equal(t, 3, g.life.ballot.live(now))
 }
 
@@ -356,7 +356,7 @@ func TestScheduleVotePushedWhileItIsWonBackDoesNotCount(t *testing.T) {
 	g.life.ballot[0].state = failed
 	g.pushed(0)
 	now := g.l.clock.Now()
-	g.answered(0, answer{Code: codeWonBack, SentAt: now, At: now})
+	g.answered(0, &answer{Code: codeWonBack, SentAt: now, At: now})
 	require.Equal(t, 2, g.life.ballot.live(now))
 	require.NoError(t, g.Err())
 }
@@ -370,19 +370,22 @@ func TestScheduleWhoHasVotedIsNotAskedAgain(t *testing.T) {
 	forgotten := answer{Err: errForgotten, Unsent: true, SentAt: now, At: now}
 	yes := answer{Code: codeOK, Number: 1, SentAt: now, At: now}
 	g.lookAgain(0)
-	g.answered(0, forgotten)
+	g.answered(0, told(forgotten))
 	require.True(t, g.life.ballot[0].away, "the keeper looked meanwhile")
-	g.answered(0, forgotten)
+	g.answered(0, told(forgotten))
 	require.False(t, g.life.ballot[0].away, "the keeper is still to look")
 	g.lookAgain(0)
 	require.True(t, g.life.ballot[0].away)
 	g.lookAgain(0)
-	g.answered(0, forgotten)
+	g.answered(0, told(forgotten))
 	require.True(t, g.life.ballot[0].away)
-	g.answered(0, yes)
+	g.answered(0, told(yes))
 	g.lookAgain(0)
 	require.False(t, g.life.ballot[0].away, "it has voted")
-	g.answered(1, yes)
+	g.answered(1, told(yes))
 	require.NoError(t, g.Err())
 	require.Equal(t, held, g.life.phase)
 }
+
+// told is an answer of its own: whoever is told of one may write to it.
+func told(a answer) *answer { return &a }

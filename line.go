@@ -60,6 +60,20 @@ func (f *life) noteLine(v *vote, a *answer) {
 // mustLeave reports whether the waiter is to be taken out of line on a node.
 func (f *life) mustLeave(v *vote) bool { return f.waits && !f.staying && v.inLine }
 
+// outOfLine reports whether a lock is held whose waiter stands in no line any more, and cannot come to by what is on its way: it is
+// done with. Should an earlier attempt be put in line yet, by a late answer, that one leaves by itself.
+func (f *life) outOfLine() bool {
+	if f.phase != held {
+		return false
+	}
+	for i := range f.ballot {
+		if v := &f.ballot[i]; v.inLine || v.away {
+			return false
+		}
+	}
+	return true
+}
+
 // hasPlace reports whether the waiter stands in line, or has the vote, on so many nodes that no quorum can do without one of
 // them: nobody with a later ticket is served before it.
 func (f *life) hasPlace(now time.Duration) bool {

@@ -72,7 +72,7 @@ func medianOffset(offsets []offset) offset { return node.MedianOffset(offsets) }
 // receiver is a guard as nodes know it.
 type receiver Guard
 
-func (r *receiver) Answered(i int, a answer) { (*Guard)(r).answered(i, a) }
+func (r *receiver) Answered(i int, a *answer) { (*Guard)(r).answered(i, a) }
 
 // listener is a Locker as nodes know it.
 type listener Locker

@@ -158,7 +158,7 @@ func (l *Locker) observeRoster(by *electorate) {
 }
 
 // observeAnswer tells what a step has come to on a node. What failed before it was sent is no answer.
-func (g *Guard) observeAnswer(i int, a answer, s script) {
+func (g *Guard) observeAnswer(i int, a *answer, s script) {
 	if a.SentAt == 0 || a.Unsent && a.Server == "" {
 		return
 	}

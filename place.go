@@ -64,16 +64,17 @@ type place struct {
 	one   [1]*Guard // room for the usual one
 }
 
-// enter puts an attempt in its place, where pushes find it. It must be there before anything is sent.
-func (l *Locker) enter(g *Guard) error {
+// enter puts an attempt in its place, where pushes find it. It must be there before anything is sent. Of a semaphore these are the
+// slots that it may be about, the best first.
+func (l *Locker) enter(g *Guard, choices ...slotChoice) error {
 	g.mu.Lock() // its waiter may be told already that the lock is free
 	defer g.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.enterLocked(g)
+	return l.enterLocked(g, choices)
 }
 
-func (l *Locker) enterLocked(g *Guard) error {
+func (l *Locker) enterLocked(g *Guard, choices []slotChoice) error {
 	if l.isClosed() {
 		return ErrLockerClosed
 	}
@@ -81,8 +82,8 @@ func (l *Locker) enterLocked(g *Guard) error {
 		p := l.placeOf(of)
 		if g.life.slots != 0 {
 			p.slots = g.life.slots
-			g.life.slot = p.chooseSlot(g.choices)
-			g.lock.Slot, g.lock.Bucket = g.life.slot, node.FenceBucket(node.SlotFence(g.life.name, g.life.slot))
+			g.life.slot = p.chooseSlot(choices)
+			g.lock.Slot, g.lock.Bucket = int16(g.life.slot), node.FenceBucket(node.SlotFence(g.life.name, g.life.slot))
 		}
 		p.guards = append(p.guards, g)
 	}

@@ -290,3 +290,18 @@ func TestAPlaceInLineLeavesNoQuorumToOthers(t *testing.T) {
 		})
 	}
 }
+
+// The waiter of a lock that is held is let go of when it stands in no line, and nothing is on its way that could put it in one: who
+// forgot it before would leave its place to hold up others.
+func TestAWaiterIsLetGoOfWhenItIsInNoLine(t *testing.T) {
+	f := life{phase: held, waits: true, ballot: make(ballot, 3)}
+	require.True(t, f.outOfLine())
+	f.ballot[1].inLine = true
+	require.False(t, f.outOfLine())
+	f.ballot[1] = vote{away: true}
+	require.False(t, f.outOfLine())
+	for f.phase = entered; f.phase < held; f.phase++ {
+		require.False(t, (&life{phase: f.phase, ballot: make(ballot, 3)}).outOfLine())
+	}
+	require.False(t, (&life{phase: over, ballot: make(ballot, 3)}).outOfLine(), "it may have to leave yet")
+}

@@ -61,7 +61,7 @@ func TestNoNodeToSpareIsNoRisk(t *testing.T) {
 		f := &life{rules: &rules{nodes: []string{"a", "b"}, lease: time.Second, interval: 333 * time.Millisecond, timeout: 250 * time.Millisecond}, ballot: make(ballot, n)}
 		f.on(event{kind: asked}, 0)
 		for i := range n {
-			f.on(event{kind: answered, node: i, answer: answer{Code: codeOK, Number: 1}}, 0)
+			f.on(event{kind: answered, node: i, answer: &answer{Code: codeOK, Number: 1}}, 0)
 		}
 		require.Equal(t, held, f.phase)
 		f.on(event{kind: watched}, 0)

@@ -187,7 +187,7 @@ func (s *Semaphore) retire(ctx context.Context, slot, before int) error {
 	for {
 		g := s.l.newGuard(ctx, s.name, h)
 		g.compete(0) // with nobody: it asks past the line, for a slot that nobody else is given
-		if err := s.l.enter(g); err != nil {
+		if err := s.l.enter(g, h.choices...); err != nil {
 			g.cancel(err)
 			return err
 		}

@@ -9,20 +9,16 @@ import (
 
 // vote is one node's part in a life: what the node said, what is on the wire, what is owed to it, and what is next.
 //
-// There are as many as held locks times nodes, so the small fields stand together.
+// There are as many as held locks times nodes, so the small fields stand together. What every event of a life reads of all its votes
+// comes first, in 64 bytes: nobody has looked at them since the last renewal.
 type vote struct {
 	// What the node said.
 	until     time.Duration // granted, doubted: end of the claim on the local clock
 	token     uint64        // granted, doubted: the fencing token stored there
 	renewedAt time.Duration // when the last step was sent that the node said yes to
-	server    string        // run_id of the process that said so
-	no        *denial       // what it said that was no yes; nil: nothing. It is never written to: lives are copied
-	// On the wire.
-	step step // the one step that may be on its way: a second one could arrive before it
 	// Owed.
-	owedUntil  time.Duration // the node may store our owner until then: a release is owed; 0 for nothing
-	owedBefore time.Duration // the same before the step that is on its way: still true if that did nothing
-	ghost      time.Duration // a step was cut off on its way and may still be executed until then
+	owedUntil time.Duration // the node may store our owner until then: a release is owed; 0 for nothing
+	ghost     time.Duration // a step was cut off on its way and may still be executed until then
 	// Next.
 	nextAt time.Duration // when to renew, or to give back, if nothing is due at once
 
@@ -44,6 +40,12 @@ type vote struct {
 	asks      uint16 // how often the node was asked for its vote
 	pushes    uint8  // pushes since the last regular renewal, up to those that count
 	refusals  uint8  // how many errors the node has answered since the last reply that was none, up to those that count
+
+	owedBefore time.Duration // owedUntil before the step that is on its way: still true if that did nothing
+	server     string        // run_id of the process that said yes last
+	no         *denial       // what the node said that was no yes; nil: nothing. It is never written to: lives are copied
+	// On the wire.
+	step step // the one step that may be on its way: a second one could arrive before it
 }
 
 // denial is what a node said, or came to, that was no yes. Few votes have one for long.

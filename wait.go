@@ -74,7 +74,7 @@ func (l *Locker) waitFor(ctx context.Context, name string, h hold, w *waiter) (*
 		}
 		g := l.newGuard(ctx, name, h)
 		w.begin(g, l.ticketFor(w))
-		if err := l.enter(g); err != nil {
+		if err := l.enter(g, h.choices...); err != nil {
 			g.cancel(err)
 			return nil, err
 		}
@@ -330,13 +330,18 @@ func (g *Guard) noteLine() {
 
 // compete gives an attempt the ticket of its call.
 func (g *Guard) compete(ticket uint64) {
-	if g.life.ticket = ticket; ticket != 0 {
-		owner := len(g.life.owner)
-		g.lock.Claim = g.life.owner + "#" + strconv.FormatUint(ticket, 10) + g.life.claimTail
-		g.life.owner = g.lock.Claim[:owner] // one text for both
-	} else { // no node is known yet
-		g.lock.Claim = g.life.owner + g.life.claimTail
+	prefix, name, end := g.l.set.LockPrefix(), g.life.name, "}"
+	if g.lock.Slot != 0 || g.lock.Slots != 0 || g.lock.Names != nil {
+		prefix, name, end = "", "", ""
 	}
+	since := ""
+	if g.life.ticket = ticket; ticket != 0 { // else no node is known yet
+		since = "#" + strconv.FormatUint(ticket, 10)
+	}
+	text := prefix + name + end + g.life.owner + since + g.life.claimTail // one for all
+	key := len(prefix) + len(name) + len(end)
+	g.lock.Key, g.lock.Claim = text[:key], text[key:]
+	g.life.owner = g.lock.Claim[:len(g.life.owner)]
 }
 
 // splitPause is after what time those who have split the nodes should have settled it: whoever is before us has heard of

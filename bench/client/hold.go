@@ -61,9 +61,12 @@ func take(l locker, h Hold) ([]func(), int, error) {
 	for range h.Callers {
 		go func() {
 			for i := next.Add(1) - 1; i < int64(h.Locks); i = next.Add(1) - 1 {
-				lock := inTime(l.lock(fmt.Sprint("held-", i)))
-				release, err := lock()
-				for ; err != nil; release, err = lock() {
+				lock := l.lock(fmt.Sprint("held-", i))
+				if _, mayHang := l.(rueidislockLocker); mayHang {
+					lock = inTime(lock)
+				}
+				release, err := lock(context.Background())
+				for ; err != nil; release, err = lock(context.Background()) {
 					failed.Add(1)
 					if time.Now().After(until) {
 						errs <- err
@@ -84,9 +87,9 @@ func take(l locker, h Hold) ([]func(), int, error) {
 
 // inTime gives up a try that takes too long: a wait of rueidislock may go on for ever on a free lock. A lock that was had is not
 // ended with it.
-func inTime(lock func(context.Context) (func(), error)) func() (func(), error) {
-	return func() (func(), error) {
-		ctx, cancel := context.WithCancel(context.Background())
+func inTime(lock func(context.Context) (func(), error)) func(context.Context) (func(), error) {
+	return func(ctx context.Context) (func(), error) {
+		ctx, cancel := context.WithCancel(ctx)
 		defer time.AfterFunc(Lease, cancel).Stop()
 		return lock(ctx)
 	}

@@ -71,7 +71,8 @@ func FuzzAnswer(f *testing.F) {
 	f.Add("-ERR\n_\n\n-", uint8(2))
 	f.Fuzz(func(t *testing.T, text string, script uint8) {
 		values := messages(t, text)
-		a := someNode(t).answerOf(&Delivery{Step: Step{Script: Script(script % uint8(scriptCount))}}, Answer{}, values)
+		var a Answer
+		someNode(t).answerOf(&a, &Delivery{Step: Step{Script: Script(script % uint8(scriptCount))}}, values)
 		if len(values) == 0 {
 			require.Error(t, a.Err)
 		}

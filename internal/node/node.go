@@ -133,23 +133,26 @@ func (s *Delivery) alone() Script {
 }
 
 // Receiver is told what has come of a step. Every step that a node has taken is answered exactly once, on a goroutine that
-// holds no mutex of this package.
+// holds no mutex of this package. The answer is the receiver's until it returns.
 type Receiver interface {
-	Answered(node int, a Answer)
+	Answered(node int, a *Answer)
 }
 
-// Lock is what the scripts are told of one attempt at a lock. It does not change once a step has been sent.
+// Lock is what the scripts are told of one attempt at a lock. It does not change once a step has been sent. What each step reads
+// stands together: of a lock that is held nobody has looked at it since its last renewal.
 type Lock struct {
+	Key    string   // of a lock; empty for anything else, and where it is to be put together
+	Claim  string   // the value that a node stores: owner, the ticket of a waiter or a try, and what comes behind it
+	Names  []string // several as one, in order; nil for one. Name is what people are told then
+	Bucket uint16   // the counter that fences the name
+	Slot   int16    // of a semaphore, from 1; Gate for its gate; Writer or Reader; 0 for a lock
+	Slots  int16    // how many the semaphore has; 0 for a gate, and for a lock
+
 	Name   string
-	Claim  string        // the value that a node stores: owner, the ticket of a waiter or a try, and what comes behind it
 	Waiter *string       // whose attempt it is; nil for one that does not wait
-	Bucket uint16        // the counter that fences the name
 	Lease  time.Duration // the longest for which a vote is counted
 	Grace  time.Duration // how long whoever holds the lock has to let go of it, where a waiter asks for that
 	From   string        // the owner that exported a lock which is being resumed; empty for any other
-	Slot   int           // of a semaphore, from 1; Gate for its gate; Writer or Reader; 0 for a lock
-	Names  []string      // several as one, in order; nil for one. Name is what people are told then
-	Slots  int           // how many the semaphore has; 0 for a gate, and for a lock
 }
 
 const (
@@ -225,6 +228,8 @@ type caller struct {
 	hang     *time.Timer // hangs the node up where a call is unanswered for too long
 	batch    []Delivery
 	commands []rueidis.Completed
+	args     []string // of a batch's command
+	answer   Answer   // the one that is being handed out
 }
 
 func (n *Node) newCaller() *caller {
@@ -244,11 +249,12 @@ func (c *caller) take() {
 		n.queue = rest
 		return
 	}
+	if cap(n.queue) > maxBatch*maxCalls { // after a rush of renewals
+		n.queue = slices.Clone(rest)
+		return
+	}
 	n.queue = append(n.queue[:0], rest...)
 	clear(n.queue[len(rest):][:len(c.batch)])
-	if len(rest) == 0 && cap(n.queue) > maxBatch*maxCalls { // after a rush of renewals
-		n.queue = nil
-	}
 }
 
 // work sends what is queued, batch after batch, while nobody else does.
@@ -270,7 +276,9 @@ func (c *caller) work() {
 
 		sentAt := n.set.option.Clock.Now()
 		if down != nil {
-			n.answerAll(c.batch, Answer{Err: down, Unsent: true, SentAt: sentAt, At: sentAt})
+			for i := range c.batch {
+				c.unsent(&c.batch[i], down, sentAt)
+			}
 		} else {
 			c.refuse(refusals, sentAt)
 			c.hang.Reset(n.set.option.Clock.Wait(n.set.hangAfter))
@@ -304,7 +312,7 @@ func (c *caller) refuse(refusals refusals, sentAt time.Duration) {
 	c.batch = slices.DeleteFunc(c.batch, func(s Delivery) bool {
 		err := refusals[s.Script]
 		if err != nil {
-			s.To.Answered(c.node.index, Answer{Err: err, Unsent: true, SentAt: sentAt, At: sentAt})
+			c.unsent(&s, err, sentAt)
 		}
 		return err != nil
 	})
@@ -315,16 +323,17 @@ func (c *caller) refuse(refusals refusals, sentAt time.Duration) {
 func (c *caller) call(client rueidis.Client, scripts *loaded, known *identity, off Offset, sentAt time.Duration) {
 	n := c.node
 	live := c.batch[:0]
-	for _, s := range c.batch {
-		if err := known.allows(n.set, &s); err != nil {
-			s.To.Answered(n.index, Answer{Err: err, Unsent: true, SentAt: sentAt, At: sentAt})
+	for i := range c.batch {
+		s := &c.batch[i]
+		if err := known.allows(n.set, s); err != nil {
+			c.unsent(s, err, sentAt)
 			continue
 		}
 		if s.NotAfter != 0 && s.NotAfter < sentAt {
-			s.To.Answered(n.index, Answer{Err: ErrNodeTimeout, Unsent: true, SentAt: sentAt, At: sentAt})
+			c.unsent(s, ErrNodeTimeout, sentAt)
 			continue
 		}
-		live = append(live, s)
+		live = append(live, *s)
 	}
 	if len(live) == 0 {
 		return
@@ -337,7 +346,7 @@ func (c *caller) call(client rueidis.Client, scripts *loaded, known *identity, o
 		if len(some) == 1 {
 			commands = append(commands, w.step(&some[0], "EVALSHA", scripts.digests[some[0].alone()]))
 		} else {
-			commands = append(commands, w.batch(some, scripts.digests[ScriptBatch]))
+			commands = append(commands, w.batch(some, scripts.digests[ScriptBatch], &c.args))
 		}
 	}
 	c.commands = commands
@@ -353,6 +362,7 @@ func (c *caller) call(client rueidis.Client, scripts *loaded, known *identity, o
 		n.measured(at - sentAt)
 	}
 	clear(commands)
+	base := Answer{Server: scripts.runID, By: known.record, InForce: known.marker.inForce() != nil, SentAt: sentAt, At: at}
 	var again resend
 	for rest := live; len(rest) > 0; results = results[1:] {
 		some, r := scripts.next(rest), results[0]
@@ -364,31 +374,33 @@ func (c *caller) call(client rueidis.Client, scripts *loaded, known *identity, o
 				n.forgot.Store(true)
 				n.LookAgain() // flushed, or another process: the keeper finds out, and loads them anew
 			}
-			for _, s := range some {
+			for i := range some {
+				s := &some[i]
 				if source := scripts.resend[s.alone()]; source != "" {
-					again.add(s, w.step(&s, "EVAL", source))
+					again.add(*s, w.step(s, "EVAL", source))
 				} else {
-					n.answer(&s, Answer{Err: ErrForgotten, Unsent: true, SentAt: sentAt, At: at})
+					c.answer = Answer{Err: ErrForgotten, Unsent: true, SentAt: sentAt, At: at}
+					c.tell(s)
 				}
 			}
 		case err != nil && len(some) > 1 && isRefusedRight(err): // it may be about the key of one of them
-			for _, s := range some {
-				again.add(s, w.step(&s, "EVALSHA", scripts.digests[s.alone()]))
+			for i := range some {
+				s := &some[i]
+				again.add(*s, w.step(s, "EVALSHA", scripts.digests[s.alone()]))
 			}
 		case len(some) == 1:
-			n.answer(&some[0], n.read(&some[0], r, scripts.runID, known, sentAt, at))
+			c.read(&some[0], r, &base)
 		default:
-			n.readBatch(some, r, scripts.runID, known, sentAt, at)
+			c.readBatch(some, r, &base)
 		}
 	}
 	if len(again.steps) == 0 {
 		return
 	}
 	results = client.DoMulti(n.set.option.Life, again.commands...)
-	at = n.set.option.Clock.Now()
+	base.At = n.set.option.Clock.Now()
 	for i := range again.steps {
-		s := &again.steps[i]
-		n.answer(s, n.read(s, results[i], scripts.runID, known, sentAt, at))
+		c.read(&again.steps[i], results[i], &base)
 	}
 }
 
@@ -402,18 +414,18 @@ func (r *resend) add(s Delivery, command rueidis.Completed) {
 	r.steps, r.commands = append(r.steps, s), append(r.commands, command)
 }
 
-// answer hands out what came of a step that was sent.
-func (n *Node) answer(s *Delivery, a Answer) {
-	if a.Err != nil && Replied(a.Err) {
-		n.noteRefusal(a.Err)
+// tell hands out what came of a step that was sent.
+func (c *caller) tell(s *Delivery) {
+	if err := c.answer.Err; err != nil && Replied(err) {
+		c.node.noteRefusal(err)
 	}
-	s.To.Answered(n.index, a)
+	s.To.Answered(c.node.index, &c.answer)
 }
 
-func (n *Node) answerAll(batch []Delivery, a Answer) {
-	for _, s := range batch {
-		s.To.Answered(n.index, a)
-	}
+// unsent hands out why a step was not sent.
+func (c *caller) unsent(s *Delivery, why error, at time.Duration) {
+	c.answer = Answer{Err: why, Unsent: true, SentAt: at, At: at}
+	s.To.Answered(c.node.index, &c.answer)
 }
 
 // Disowns returns why an answer that came from this process is not the node's to give, nil if it is.

@@ -57,9 +57,10 @@ func (w *wire) several(s *Delivery, verb, script string) rueidis.Completed {
 }
 
 // severalOf reads what a step of several names has returned.
-func (n *Node) severalOf(s *Delivery, a Answer, values []rueidis.RedisMessage) Answer {
+func (n *Node) severalOf(a *Answer, s *Delivery, values []rueidis.RedisMessage) {
 	if len(values) < severalHeader || (len(values)-severalHeader)%4 != 0 {
-		return notOurs(a, nil)
+		a.disown(nil)
+		return
 	}
 	own := []rueidis.RedisMessage{values[0], values[2], values[3]}
 	switch s.Script {
@@ -74,16 +75,18 @@ func (n *Node) severalOf(s *Delivery, a Answer, values []rueidis.RedisMessage) A
 	}
 	now, err := values[1].AsInt64()
 	if err != nil {
-		return notOurs(a, err)
+		a.disown(err)
+		return
 	}
 	ours, err := values[6].AsInt64()
 	if err != nil {
-		return notOurs(a, err)
+		a.disown(err)
+		return
 	}
 	if s.Script != ScriptRelease {
-		a = n.clocked(a, now)
+		n.clocked(a, now)
 	}
-	a = n.answerOf(s, a, own)
+	n.answerOf(a, s, own)
 	a.Partial = ours > 0
 	for rest := values[severalHeader:]; len(rest) > 0 && a.Code != CodeOK; rest = rest[4:] {
 		name, err1 := rest[0].AsInt64()
@@ -91,14 +94,14 @@ func (n *Node) severalOf(s *Delivery, a Answer, values []rueidis.RedisMessage) A
 		left, err3 := rest[2].AsInt64()
 		text, err4 := rest[3].ToString()
 		if err1 != nil || err2 != nil || err3 != nil || err4 != nil || name < 1 || name > int64(len(s.Lock.Names)) {
-			return notOurs(a, nil)
+			a.disown(nil)
+			return
 		}
 		a.Obstacles = append(a.Obstacles, Obstacle{
 			Name: s.Lock.Names[name-1], Waiting: code == CodeInLine, Left: time.Duration(left) * time.Millisecond, Text: text,
 		})
 	}
 	if (a.Code == CodeHeld || a.Code == CodeInLine) && s.Script != ScriptRelease && len(a.Obstacles) == 0 && a.Err == nil {
-		return notOurs(a, nil)
+		a.disown(nil)
 	}
-	return a
 }

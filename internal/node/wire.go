@@ -52,6 +52,9 @@ func (w *wire) notAfter(t *texts, s *Delivery) string {
 func (w *wire) lockKey(t *texts, lock *Lock) string {
 	switch lock.Slot {
 	case 0:
+		if lock.Key != "" {
+			return lock.Key
+		}
 		return t.join(w.set.lockPrefix, lock.Name, "}")
 	case Gate:
 		return t.join(w.set.slotPrefix, lock.Name, "}", gate)
@@ -60,7 +63,7 @@ func (w *wire) lockKey(t *texts, lock *Lock) string {
 	case Reader:
 		return t.join(w.set.rwPrefix, lock.Name, "}", lock.Claim[:idLength])
 	}
-	return t.join(w.set.slotPrefix, lock.Name, "}", strconv.Itoa(lock.Slot))
+	return t.join(w.set.slotPrefix, lock.Name, "}", strconv.Itoa(int(lock.Slot)))
 }
 
 func (w *wire) wakeKey(t *texts, lock *Lock) string { return t.join(w.set.wakePrefix, *lock.Waiter) }
@@ -127,7 +130,7 @@ func (l *Lock) kind() string {
 	case l.Slot == Reader:
 		return "r"
 	case l.Slots != 0:
-		return strconv.Itoa(l.Slots)
+		return strconv.Itoa(int(l.Slots))
 	}
 	return ""
 }
@@ -176,17 +179,18 @@ func flag(set bool) string {
 	return "0"
 }
 
-// batch is several steps in one script: lua/batch.lua.
-func (w *wire) batch(steps []Delivery, script string) rueidis.Completed {
+// batch is several steps in one script: lua/batch.lua. Room for its arguments is reused: rueidis takes a copy.
+func (w *wire) batch(steps []Delivery, script string, room *[]string) rueidis.Completed {
 	ns := w.set
 	var t texts
 	size := 0
 	for i := range steps {
-		size += len(ns.wakePrefix) + len(steps[i].Lock.Name) + 64
+		if size += 64; steps[i].Script != ScriptExtend {
+			size += len(ns.wakePrefix) + len(steps[i].Lock.Name)
+		}
 	}
 	t.Grow(size)
-	list := make([]string, 0, 2+8+9*len(steps)) // what the script reads, and so tracks, comes first
-	list = append(list, ns.markerKey)
+	list := append((*room)[:0], ns.markerKey) // what the script reads, and so tracks, comes first
 	for i := range steps {
 		switch s := &steps[i]; {
 		case s.Script != ScriptRelease:
@@ -231,7 +235,10 @@ func (w *wire) batch(steps []Delivery, script string) rueidis.Completed {
 			}
 		}
 	}
-	return w.client.B().Arbitrary("EVALSHA").Args(script, t.number(uint64(keys))).Args(list...).Build()
+	command := w.client.B().Arbitrary("EVALSHA").Args(script, t.number(uint64(keys))).Args(list...).Build()
+	clear(list)
+	*room = list
+	return command
 }
 
 // whatOf names a step as lua/batch.lua does.
@@ -261,48 +268,67 @@ func whatOf(s *Delivery) string {
 	return "release"
 }
 
-// read turns the reply to one step into an answer. Only a well-formed reply is an answer; anything else is an error, never
-// a grant.
-func (n *Node) read(s *Delivery, r rueidis.RedisResult, server string, known *identity, sentAt, at time.Duration) Answer {
-	a := Answer{Server: server, By: known.record, InForce: known.marker.inForce() != nil, SentAt: sentAt, At: at}
-	if err := r.NonRedisError(); err != nil {
-		a.Err = n.broken(err)
-		return a
-	}
-	values, err := r.ToArray()
-	if err != nil {
-		return refusedWith(a, err)
-	}
-	if s.Lock.Names != nil {
-		return n.severalOf(s, a, values)
-	}
-	if s.Script == ScriptRelease {
-		return n.answerOf(s, a, values)
-	}
-	if len(values) < 2 {
-		return notOurs(a, nil)
-	}
-	now, err := values[1].AsInt64()
-	if err != nil {
-		return notOurs(a, err)
-	}
-	values[1] = values[0]
-	return n.answerOf(s, n.clocked(a, now), values[1:])
+// read turns the reply to one step into an answer, and hands it out. Only a well-formed reply is an answer; anything else is an
+// error, never a grant.
+func (c *caller) read(s *Delivery, r rueidis.RedisResult, base *Answer) {
+	c.answer = *base
+	c.node.read(&c.answer, s, r)
+	c.tell(s)
 }
 
-// readBatch reads the reply to several steps and hands out an answer for each.
-func (n *Node) readBatch(steps []Delivery, r rueidis.RedisResult, server string, known *identity, sentAt, at time.Duration) {
-	a := Answer{Server: server, By: known.record, InForce: known.marker.inForce() != nil, SentAt: sentAt, At: at}
+// read adds to an answer what the reply to one step says.
+func (n *Node) read(a *Answer, s *Delivery, r rueidis.RedisResult) {
 	if err := r.NonRedisError(); err != nil {
 		a.Err = n.broken(err)
-		n.answerAll(steps, a)
 		return
 	}
 	values, err := r.ToArray()
 	if err != nil {
-		a = refusedWith(a, err)
+		a.refuse(err)
+		return
+	}
+	if s.Lock.Names != nil {
+		n.severalOf(a, s, values)
+		return
+	}
+	if s.Script == ScriptRelease {
+		n.answerOf(a, s, values)
+		return
+	}
+	if len(values) < 2 {
+		a.disown(nil)
+		return
+	}
+	now, err := values[1].AsInt64()
+	if err != nil {
+		a.disown(err)
+		return
+	}
+	values[1] = values[0]
+	n.clocked(a, now)
+	n.answerOf(a, s, values[1:])
+}
+
+// readBatch reads the reply to several steps and hands out an answer for each.
+func (c *caller) readBatch(steps []Delivery, r rueidis.RedisResult, base *Answer) {
+	n, a := c.node, &c.answer
+	all := func() {
+		for i := range steps {
+			s := &steps[i]
+			s.To.Answered(n.index, a)
+		}
+	}
+	*a = *base
+	if err := r.NonRedisError(); err != nil {
+		a.Err = n.broken(err)
+		all()
+		return
+	}
+	values, err := r.ToArray()
+	if err != nil {
+		a.refuse(err)
 		n.noteRefusal(a.Err)
-		n.answerAll(steps, a)
+		all()
 		return
 	}
 	var now int64
@@ -311,42 +337,51 @@ func (n *Node) readBatch(steps []Delivery, r rueidis.RedisResult, server string,
 		values = values[1:]
 	}
 	if err != nil {
-		n.answerAll(steps, notOurs(a, err))
+		a.disown(err)
+		all()
 		return
 	}
-	timed := n.clocked(a, now)
+	timed := *base
+	n.clocked(&timed, now)
 	for i := range steps {
-		s, a := &steps[i], a
-		if s.Script != ScriptRelease {
-			a = timed
+		s := &steps[i]
+		if *a = timed; s.Script == ScriptRelease {
+			*a = *base
 		}
 		var own []rueidis.RedisMessage
 		if len(values) > 0 {
 			if err := values[0].Error(); err != nil {
 				values = values[1:]
-				n.answer(s, refusedWith(a, fmt.Errorf("%w, in script", err)))
+				a.refuse(fmt.Errorf("%w, in script", err))
+				c.tell(s)
 				continue
 			}
 			size, err := values[0].AsInt64()
-			if err == nil && size > 0 && size < int64(len(values)) {
+			switch {
+			case err == nil && size == 0:
+				values = values[1:]
+				a.usual(s)
+				c.tell(s)
+				continue
+			case err == nil && size > 0 && size < int64(len(values)):
 				own, values = values[1:1+size], values[1+size:]
 			}
 		}
-		n.answer(s, n.answerOf(s, a, own))
+		n.answerOf(a, s, own)
+		c.tell(s)
 	}
 }
 
 // clocked adds what the node's time says to an answer.
-func (n *Node) clocked(a Answer, now int64) Answer {
+func (n *Node) clocked(a *Answer, now int64) {
 	a.Offset = OffsetOf(time.Duration(now)*time.Microsecond, a.SentAt, a.At)
 	a.HasClock = true
 	a.Err = n.watch(a.Offset)
 	a.Within = n.LookWithin()
-	return a
 }
 
-// answerOf reads what a step has returned.
-func (n *Node) answerOf(s *Delivery, a Answer, values []rueidis.RedisMessage) Answer {
+// answerOf adds to an answer what a step has returned.
+func (n *Node) answerOf(a *Answer, s *Delivery, values []rueidis.RedisMessage) {
 	var err error
 	number := func(i int) (v int64) {
 		if i < len(values) && err == nil {
@@ -379,7 +414,8 @@ func (n *Node) answerOf(s *Delivery, a Answer, values []rueidis.RedisMessage) An
 		}
 	}
 	if err != nil || len(values) == 0 || s.Script == ScriptRelease && len(values) < 2 {
-		return notOurs(a, err)
+		a.disown(err)
+		return
 	}
 	switch {
 	case a.Code == CodeOtherMarker:
@@ -387,7 +423,17 @@ func (n *Node) answerOf(s *Delivery, a Answer, values []rueidis.RedisMessage) An
 	case a.Code == CodeQuarantined && a.Left() > n.longestQuarantine():
 		n.LookAgain() // the clock has gone back: it is to be adopted again, not waited out
 	}
-	return a
+}
+
+// usual makes of an answer what a step usually comes to.
+func (a *Answer) usual(s *Delivery) {
+	a.Code = CodeOK
+	switch s.Script {
+	case ScriptAcquire:
+		a.Number = int64(s.Token)
+	case ScriptExtend:
+		a.Kept = true
+	}
 }
 
 // otherMarker takes in the marker that a renewal was answered with, which is not the one that it named, and returns by what
@@ -402,14 +448,14 @@ func (n *Node) otherMarker(raw, server string) (by *roster.Record, inForce bool)
 	return m.roster.Active, m.inForce() != nil
 }
 
-// notOurs is the answer that a reply is which no script of ours gives.
-func notOurs(a Answer, err error) Answer {
-	return Answer{Err: fmt.Errorf("reply is not one of ours: %v", err), SentAt: a.SentAt, At: a.At}
+// disown makes of an answer what a reply is that no script of ours gives.
+func (a *Answer) disown(err error) {
+	*a = Answer{Err: fmt.Errorf("reply is not one of ours: %v", err), SentAt: a.SentAt, At: a.At}
 }
 
-// refusedWith is the answer that an error reply is.
-func refusedWith(a Answer, err error) Answer {
-	return Answer{Err: err, Unsent: errorReplyOf(err.Error()).nothingRan, Server: a.Server, SentAt: a.SentAt, At: a.At}
+// refuse makes of an answer what an error reply is.
+func (a *Answer) refuse(err error) {
+	*a = Answer{Err: err, Unsent: errorReplyOf(err.Error()).nothingRan, Server: a.Server, SentAt: a.SentAt, At: a.At}
 }
 
 // isRefusedRight reports whether a server refused a whole script for want of a right, to a key for one.

@@ -13,7 +13,8 @@
 --      'keep'                                            the same, for how long to keep the lock from others, ms
 --      before any of them 'slot', how many slots its semaphore has, if it is one of a semaphore's; 'rw', 'r' or 'w' of a reader or a writer
 -- Answer {now µs, then of each step an error, or how many values follow and what acquire, extend, release return; a renewal
---      also the marker if it is another}
+--      also the marker if it is another. 0 where they return what they usually do: 1, and the token that was proposed, or 0 and '',
+--      or that nobody was woken}
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local free, floor, longest, bound = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
@@ -74,6 +75,7 @@ while a <= last do
   end
   local what, claim = ARGV[a], ARGV[a + 1]
   local done, code, number, text, first, lefts = true
+  local usual = 0
   if what == 'end' then
     done, code, number = pcall(release, ARGV[a + 2], claim, waiting and queueOf(ARGV[a + 2], slots or rw), '', '', '1', '0', '0', slots, rw)
     a = a + 3
@@ -102,6 +104,7 @@ while a <= last do
       wake = KEYS[k]
       me = string.sub(wake, #wakes + 1)
     end
+    usual = tonumber(ARGV[a + 3])
     if full then
       code = full
     else
@@ -114,6 +117,9 @@ while a <= last do
   if type(code) == 'table' then
     n = n + 1
     answers[n] = code
+  elseif code == 1 and not first and (number == '' or number == usual and (not text or text == '')) then
+    n = n + 1
+    answers[n] = 0
   elseif lefts then
     answers[n + 1], answers[n + 2], answers[n + 3], answers[n + 4], answers[n + 5], answers[n + 6] = 5, code, number, text, first, lefts
     n = n + 6

@@ -5,7 +5,7 @@
 -- mayWin '1' where an absent key may be won back, else '0'; behind it the owner that ours is to take the place of, if any
 -- slots of a semaphore's slot: how many the semaphore has, which the node keeps in mind for as long as anybody holds one
 -- rw 'r' for a reader, 'w' for a writer
--- Returns 1, 0, displaced list  renewed
+-- Returns 1, 0, displaced list  renewed; '' where the value is the claim, else all that stands behind the owner
 --         2                     won back
 --         0, ms left, value     somebody else holds it
 --         -4                    absent
@@ -15,8 +15,8 @@ local function extend(key, claim, lease, token, notAfter, fence, mayWin, slots, 
 
   local value = redis.call('GETEX', key) -- a GET that tracks nothing: what is read last is tracked
   if value then
-    local owner = string.match(claim, '^%w+')
-    if string.sub(value, 1, #owner) ~= owner then
+    local owner = value ~= claim and string.match(claim, '^%w+') -- the usual case asks no more
+    if owner and string.sub(value, 1, #owner) ~= owner then
       local from = string.sub(mayWin, 2)
       if from == '' or string.sub(value, 1, #from) ~= from then
         read(key)
@@ -40,7 +40,7 @@ local function extend(key, claim, lease, token, notAfter, fence, mayWin, slots, 
     if redis.call('INCRBY', fence, 0) < tonumber(token) then redis.call('SET', fence, token) end
     if slots and redis.call('PEXPIRE', string.match(key, '^.*}'), longest) == 0 then redis.call('SET', string.match(key, '^.*}'), slots, 'PX', longest) end
     read(key)
-    return 1, 0, string.sub(value, #owner + 1)
+    return 1, 0, owner and string.sub(value, #owner + 1) or ''
   end
 
   if string.sub(mayWin, 1, 1) ~= '1' then
