@@ -45,7 +45,7 @@ const (
 
 	// crowd is how many guards make so many renewals that they are gathered for as long as gatherFor.
 	crowd     = 1000
-	gatherFor = 2 * time.Millisecond
+	gatherFor = 4 * time.Millisecond
 
 	unscheduled = -1 // a guard's place in later
 	isSoon      = -2
