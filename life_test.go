@@ -269,14 +269,17 @@ func TestScheduleVotesOfOneServerCountOnce(t *testing.T) {
 
 // Schedule: a renewal is on its way when the node is to be looked at once more, and its answer says yes. What doubts the
 // vote is a push; a keeper that has looked at its node, as it does again and again where somebody flushes the scripts
-// all the time, takes nothing away from it, however long the next look takes.
+// all the time, takes nothing away from it, however long the next look takes. Nor does a flush or a lost connection, which may be
+// younger than the yes: the vote keeps the end that it has.
 func TestScheduleYesCountsWhileTheNodeIsLookedAtAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		event  func(*Guard, int)
 		doubts bool
+		keeps  bool
 	}{
-		"node is back": {event: (*Guard).lookAgain},
-		"push":         {event: (*Guard).pushed, doubts: true},
+		"flush, or the connection is lost": {event: (*Guard).flushed, keeps: true},
+		"node is back":                     {event: (*Guard).lookAgain},
+		"push":                             {event: (*Guard).pushed, doubts: true},
 		"push, and node is back": {event: func(g *Guard, i int) {
 			g.pushed(i)
 			g.lookAgain(i)
@@ -292,11 +295,14 @@ func TestScheduleYesCountsWhileTheNodeIsLookedAtAgain(t *testing.T) {
 			pause(time.Millisecond)
 			now := g.l.clock.Now()
 			for i := range g.life.ballot {
-				g.answered(i, &answer{Code: codeOK, SentAt: sentAt, At: now, Within: g.l.nodes[i].LookWithin()})
 				want := g.life.claimUntil(sentAt)
-				if tc.doubts {
+				switch {
+				case tc.doubts:
 					want = now + g.l.nodes[i].LookWithin()
+				case tc.keeps:
+					want = g.life.ballot[i].until
 				}
+				g.answered(i, &answer{Code: codeOK, SentAt: sentAt, At: now, Within: g.l.nodes[i].LookWithin()})
 				require.Equal(t, want, g.life.ballot[i].until)
 			}
 			pause(2 * node.MinLook)

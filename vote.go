@@ -386,9 +386,9 @@ func (f *life) renewed(i int, a *answer, now time.Duration) {
 		v.note(errOtherRoster)
 		v.due, v.nextAt = nothing, retryAt
 	case yes && v.doubted:
-		// In doubt since it was sent: look again, the vote stays as it was. But it stood a moment ago: the next look has
-		// as long as the first had, or a server that pushes on and on would end it.
-		if a.Code == codeOK && v.counts(now) {
+		// In doubt since it was sent: look again, the vote stays as it was. But it stood a moment ago: where a push doubts it the
+		// next look has as long as the first had, or a server that pushes on and on would end it.
+		if a.Code == codeOK && v.state == doubted && v.counts(now) {
 			v.until = min(f.claimUntil(a.SentAt), now+a.Within)
 		}
 	case yes && (a.Code == codeOK && v.counts(now) || a.Code == codeWonBack && f.standsWithout(i, now) || f.mayCountAgain(i, now)):
