@@ -142,11 +142,14 @@ func TestScriptsFlushedAllTheTimeAreNotLookedForAllTheTime(t *testing.T) {
 		load = "script" // it counts no subcommands
 	}
 	before, start := calls(t, nodes[0], load), time.Now()
-	for time.Since(start) < 500*time.Millisecond {
+	loads := 0
+	for time.Since(start) < 500*time.Millisecond || loads == 0 && time.Since(start) < soon { // on a busy machine nobody may have looked yet
 		do(t, nodes[0], "SCRIPT", "FLUSH")
 		flushes++
+		if time.Since(start) >= 500*time.Millisecond {
+			loads = calls(t, nodes[0], load) - before
+		}
 	}
-	loads := calls(t, nodes[0], load) - before
 	require.NoError(t, g.Err())
 	release(t, g)
 	if !nodes[0].AtLeast(7, 0) {

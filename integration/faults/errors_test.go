@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -90,8 +91,16 @@ func TestRow28NodeErrors(t *testing.T) {
 			name:    "DEBUG SLEEP",
 			options: redisproc.Options{Args: []string{"--enable-debug-command", "yes"}},
 			strike: func(r *rig, n *redisproc.Node) {
-				go n.Do("DEBUG", "SLEEP", "5")
-				time.Sleep(10 * time.Millisecond)
+				conn, err := net.Dial(n.Network(), n.Addr())
+				require.NoError(r.t, err)
+				r.t.Cleanup(func() { conn.Close() })
+				// The server knows the connection, so that it reads from it before what comes later by others.
+				_, err = conn.Write([]byte("PING\r\n"))
+				require.NoError(r.t, err)
+				_, err = conn.Read(make([]byte, len("+PONG\r\n")))
+				require.NoError(r.t, err)
+				_, err = conn.Write([]byte("DEBUG SLEEP 5\r\n"))
+				require.NoError(r.t, err)
 			},
 			heal: func(r *rig, n *redisproc.Node) { r.do(n, "PING") },
 			want: away,

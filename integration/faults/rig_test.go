@@ -359,7 +359,9 @@ func (r *rig) requireClean() {
 			}
 			return len(left) == 0
 		}
-		require.Eventually(r.t, clean, lease+soon, 20*time.Millisecond, "node %d keeps %v", i, &left)
+		for end := time.Now().Add(lease + soon); !clean(); time.Sleep(20 * time.Millisecond) {
+			require.True(r.t, time.Now().Before(end), "node %d keeps %v", i, left)
+		}
 	}
 }
 
