@@ -324,9 +324,13 @@ func TestStatusOfReadersThatAreNone(t *testing.T) {
 	t.Parallel()
 	nodes := startNodes(t, 3)
 	rw := newLocker(t, nodes).RW("a}{b")
-	for _, label := range []string{"one", "two"} {
+	for i, label := range []string{"one", "two"} {
 		g, err := rw.Read(context.Background(), redlock.Label(label), redlock.AtLeast(time.Hour))
 		require.NoError(t, err)
+		eventually(t, func() bool { // a node that is asked after the release keeps nothing
+			readers := rwOf(t, nodes, "a}{b").Readers
+			return len(readers) == i+1 && readers[0].Votes == 3 && readers[i].Votes == 3
+		}, "all nodes have voted")
 		require.NoError(t, g.Release(context.Background()))
 	}
 	eventually(t, func() bool {

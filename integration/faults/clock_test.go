@@ -108,8 +108,10 @@ func TestRow15ClocksGoBack(t *testing.T) {
 			require.Greater(t, next.FencingToken(), g.FencingToken())
 			r.release(next)
 			a.heal()
-			// One that is adopted later than others on a busy machine would not be asked for the lock, and keep the dead one's key.
-			r.eventually("all vote again", func() bool { return b.Status().MayVote == len(r.nodes) })
+			if nodes == len(r.nodes) {
+				// One that is adopted later than others on a busy machine would not be asked for the lock, and keep the dead one's key.
+				r.eventually("all vote again", func() bool { return b.Status().MayVote == len(r.nodes) })
+			}
 			r.settle("held")
 		})
 	}

@@ -77,8 +77,8 @@ func TestRow28NodeErrors(t *testing.T) {
 		},
 		{
 			name:   "CLIENT PAUSE",
-			strike: func(r *rig, n *redisproc.Node) { r.do(n, "CLIENT", "PAUSE", "5000", "ALL") },
-			heal:   func(r *rig, n *redisproc.Node) { r.do(n, "PING") }, // waits; CLIENT UNPAUSE would too
+			strike: func(r *rig, n *redisproc.Node) { r.do(n, "CLIENT", "PAUSE", "9000", "ALL") }, // what comes before the third is struck takes a busy machine some seconds
+			heal:   func(r *rig, n *redisproc.Node) { r.do(n, "PING") },                           // waits; CLIENT UNPAUSE would too
 			want:   away,
 		},
 		{
@@ -99,7 +99,7 @@ func TestRow28NodeErrors(t *testing.T) {
 				require.NoError(r.t, err)
 				_, err = conn.Read(make([]byte, len("+PONG\r\n")))
 				require.NoError(r.t, err)
-				_, err = conn.Write([]byte("DEBUG SLEEP 5\r\n"))
+				_, err = conn.Write([]byte("DEBUG SLEEP 9\r\n"))
 				require.NoError(r.t, err)
 			},
 			heal: func(r *rig, n *redisproc.Node) { r.do(n, "PING") },

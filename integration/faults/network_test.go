@@ -155,15 +155,18 @@ func TestRow29ResetBeforeTheReply(t *testing.T) {
 func TestRow29ResetsDuringHold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 5, redisproc.Options{})
-	a := r.client("a")
+	r.allow(4 * lease)
+	a := r.client("a", patient)
 	g := a.mustTry("held")
-	for end := time.Now().Add(2 * lease); time.Now().Before(end); {
+	for end := time.Now().Add(6 * lease); time.Now().Before(end); {
+		until := g.ValidUntil()
 		for i, l := range a.links {
 			if a.Status().Nodes[i].Up { // a busy machine needs longer to connect again
 				l.Reset()
 			}
 			time.Sleep(30 * time.Millisecond)
 		}
+		r.eventually("renewed since", func() bool { return g.ValidUntil().After(until) || g.Err() != nil })
 	}
 	require.NoError(t, g.Err())
 	r.settle("held")
