@@ -157,7 +157,7 @@ func TestScriptsFlushedAllTheTimeAreNotLookedForAllTheTime(t *testing.T) {
 		return
 	}
 	require.Positive(t, loads)
-	const scripts, pause, more = 4, 10 * time.Millisecond, 2
+	const scripts, pause, more = 5, 10 * time.Millisecond, 2
 	require.LessOrEqual(t, loads, scripts*(int(time.Since(start)/pause)+more))
 }
 
