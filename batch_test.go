@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -89,4 +90,47 @@ func TestEachOfManyCallsGetsItsOwnAnswer(t *testing.T) {
 			require.ErrorIs(t, g.Err(), redlock.ErrReleased, i)
 		}
 	}
+}
+
+// A thousand locks and more are renewed together, again and again, in scripts of many; and when no node answers any more each ends by its own
+// clock, no later than what is gathered may take.
+func TestScheduleACrowdIsHeldAndEnds(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		l := s.open("a")
+		guards := make([]*redlock.Guard, 1200)
+		var taking sync.WaitGroup
+		for i := range guards {
+			taking.Go(func() {
+				g, err := l.Acquire(context.Background(), fmt.Sprint("held-", i))
+				require.NoError(t, err)
+				guards[i] = g
+			})
+			if i%64 == 63 {
+				taking.Wait()
+			}
+		}
+		taking.Wait()
+		scripts := func() (n int) {
+			for _, node := range s.cluster.Nodes() {
+				n += node.Commands()["EVALSHA"]
+			}
+			return n
+		}
+		before := scripts()
+		time.Sleep(2 * lease)
+		for _, g := range guards {
+			require.NoError(t, g.Err())
+		}
+		require.Less(t, scripts()-before, 2*len(guards), "for six renewals each on three nodes")
+		for i := range 3 {
+			s.link("a", i).Silence()
+		}
+		slices.SortFunc(guards, func(a, b *redlock.Guard) int { return a.ValidUntil().Compare(b.ValidUntil()) })
+		for _, g := range guards {
+			until := g.ValidUntil()
+			<-g.Done()
+			require.ErrorIs(t, g.Err(), redlock.ErrLost)
+			require.LessOrEqual(t, time.Since(until), 5*time.Millisecond)
+		}
+	})
 }

@@ -167,11 +167,11 @@ func (e *extender) take(now time.Duration) (guards []*Guard, next time.Duration)
 	return e.due, e.wakesAt
 }
 
-// crowded reports whether so many guards are due later that some always are soon: these are gathered.
+// crowded reports whether so many guards are scheduled that some are always due: these are gathered.
 func (e *extender) crowded() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.later) >= crowd
+	return len(e.later)+len(e.soon) >= crowd
 }
 
 // sort puts in order what is due within a while. The caller has the mutex.
