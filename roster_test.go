@@ -576,3 +576,20 @@ func TestScheduleWaitForStrangersEnds(t *testing.T) {
 		require.ErrorContains(t, err, "is not a member of this set (node-0:6379, node-1:6379, node-2:6379; roster 1)")
 	})
 }
+
+// Whoever has just seen that the set is founded changes it: the members that are near have not been told yet that the record which they
+// hold is in force, and one that is far away has been told first.
+func TestScheduleASetThatHasJustBeenFoundedIsChanged(t *testing.T) {
+	for _, far := range []time.Duration{oneWay, 5 * oneWay, 20 * oneWay, 60 * oneWay} {
+		interleave(t, 3, func(t *testing.T, s *schedule) {
+			s.link("a", 2).Delay(far, far)
+			o := s.option("a")
+			s.link("a", 2).Delay(far, far)
+			o.RestartQuarantine = -1
+			l, err := redlock.NewLocker(o)
+			require.NoError(t, err)
+			defer l.Close()
+			require.NoError(t, l.SetNodes(s.within(10*lease), redlock.NodeSet{LongestLease: 2 * lease}), "%v away", far)
+		})
+	}
+}

@@ -26,7 +26,7 @@ func newRedlock(prefix string, nodes []Node, m *meter, lease time.Duration) (*re
 // fencing tokens a lease above its clock, and until that time has come each grant costs it a second write. A short lease
 // makes that short; then the nodes are told of the real one.
 func prepareRedlock(prefix string, nodes []Node) error {
-	const short = 100 * time.Millisecond
+	const short = 500 * time.Millisecond // long beside the round trip to the slowest node
 	l, err := newRedlock(prefix, nodes, nil, short)
 	if err != nil {
 		return err

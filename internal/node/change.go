@@ -78,6 +78,7 @@ func (ns *Set) change(ctx context.Context, c Change) (*roster.Record, error) {
 		}
 	}
 	ns.awaitConnected(ctx, c)
+	ns.awaitInForce(ctx, ours)
 	members := ns.reach(c)
 	defer func() {
 		for _, m := range members {
@@ -136,8 +137,27 @@ func (ns *Set) awaitFounded(ctx context.Context) (*roster.Record, error) {
 
 // awaitConnected gives the nodes that are to be told the time of an answer to be connected: the Locker may have been made just now.
 func (ns *Set) awaitConnected(ctx context.Context, c Change) {
-	away := func(n *Node) bool { return n.Client() == nil && !slices.Contains(c.Off, n.addr) }
-	for until := ns.option.Clock.Now() + ns.option.NodeTimeout; slices.ContainsFunc(ns.nodes, away) && ns.option.Clock.Now() < until; {
+	ns.await(ctx, ns.option.NodeTimeout, func(n *Node) bool { return n.Client() != nil || slices.Contains(c.Off, n.addr) })
+}
+
+// awaitInForce gives the members that hold a set's first record the time to be told that it is in force, which may have been found out
+// just now, from the last of them.
+func (ns *Set) awaitInForce(ctx context.Context, first *roster.Record) {
+	ns.await(ctx, max(ns.option.NodeTimeout, DialWithin), func(n *Node) bool {
+		if n.Client() == nil {
+			return true
+		}
+		ns.mu.Lock()
+		defer ns.mu.Unlock()
+		r := ns.seen[n.index].marker.roster
+		return !r.Founding || !r.Active.Is(first)
+	})
+}
+
+// await waits until something is so of each node, for so long at most.
+func (ns *Set) await(ctx context.Context, atMost time.Duration, so func(*Node) bool) {
+	not := func(n *Node) bool { return !so(n) }
+	for until := ns.option.Clock.Now() + atMost; slices.ContainsFunc(ns.nodes, not) && ns.option.Clock.Now() < until; {
 		if ns.pause(ctx) != nil {
 			return
 		}
