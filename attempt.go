@@ -21,7 +21,7 @@ func (l *Locker) newGuard(ctx context.Context, name string, h hold) *Guard {
 			ballot: make(ballot, len(l.nodes)), by: l.set.Electorate(), pace: l.pace(rules),
 		},
 		decided: make(chan struct{}),
-		place:   unscheduled,
+		inLater: unscheduled,
 	}
 	switch h.slot {
 	case node.Writer, node.Reader:
@@ -57,7 +57,6 @@ func (l *Locker) attempt(ctx context.Context, g *Guard) error {
 	select {
 	case <-g.decided: // by answers, by the extender when a round is over, or by Close
 	case <-ctx.Done():
-		g.waiter.stop()
 		g.giveUp(ctx)
 	}
 	return g.outcome()
@@ -67,6 +66,7 @@ func (l *Locker) attempt(ctx context.Context, g *Guard) error {
 func (g *Guard) giveUp(ctx context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.waiter.stop()
 	if g.handle(event{kind: clockRead}); g.life.phase != over {
 		g.handle(event{kind: ended, cause: waitEnded(ctx, g.life.name, g.life.report(g.l.clock.Now(), ErrNotLocked))})
 	}

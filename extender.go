@@ -59,7 +59,7 @@ func newExtender(l *Locker) *extender {
 func (e *extender) schedule(g *Guard, at time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if g.place != unscheduled && g.wakeAt <= at {
+	if g.inLater != unscheduled && g.wakeAt <= at {
 		return
 	}
 	g.wakeAt = at
@@ -68,14 +68,14 @@ func (e *extender) schedule(g *Guard, at time.Duration) {
 		e.leaveLater(g)
 		i := sort.Search(len(e.soon), func(i int) bool { return e.soon[i].at <= at })
 		e.soon = slices.Insert(e.soon, i, wakeUp{at, g})
-		g.place = isSoon
-	case g.place >= 0:
-		e.later[g.place].at = at
+		g.inLater = isSoon
+	case g.inLater >= 0:
+		e.later[g.inLater].at = at
 	default:
-		g.place = int32(len(e.later))
+		g.inLater = int32(len(e.later))
 		e.later = append(e.later, wakeUp{at, g})
 	}
-	if g.place >= 0 {
+	if g.inLater >= 0 {
 		e.first = min(e.first, at)
 	}
 	if at < e.wakesAt {
@@ -93,20 +93,20 @@ func (e *extender) drop(g *Guard) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.leaveLater(g)
-	g.place = unscheduled
+	g.inLater = unscheduled
 }
 
 // leaveLater takes a guard out of those that are due later, if it is one. The caller has the mutex.
 func (e *extender) leaveLater(g *Guard) {
-	if g.place < 0 {
+	if g.inLater < 0 {
 		return
 	}
 	last := len(e.later) - 1
-	e.later[g.place] = e.later[last]
-	e.later[g.place].guard.place = g.place
+	e.later[g.inLater] = e.later[last]
+	e.later[g.inLater].guard.inLater = g.inLater
 	e.later[last] = wakeUp{}
 	e.later = e.later[:last]
-	g.place = unscheduled
+	g.inLater = unscheduled
 }
 
 // run wakes guards until the Locker's life ends.
@@ -157,8 +157,8 @@ func (e *extender) take(now time.Duration) (guards []*Guard, next time.Duration)
 			e.wakesAt = min(e.wakesAt, w.at)
 			break
 		}
-		if w.guard.place == isSoon && w.guard.wakeAt == w.at {
-			w.guard.place = unscheduled
+		if w.guard.inLater == isSoon && w.guard.wakeAt == w.at {
+			w.guard.inLater = unscheduled
 			e.due = append(e.due, w.guard)
 		}
 		e.soon[last] = wakeUp{}
@@ -185,7 +185,7 @@ func (e *extender) sort(now time.Duration) {
 			continue
 		}
 		e.leaveLater(w.guard)
-		w.guard.place = isSoon
+		w.guard.inLater = isSoon
 		e.soon = append(e.soon, w)
 	}
 	slices.SortFunc(e.soon, func(a, b wakeUp) int { return cmp.Compare(b.at, a.at) })

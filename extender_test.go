@@ -62,7 +62,7 @@ func TestExtenderWakesEachGuardWhenItIsDue(t *testing.T) {
 	e := newExtender(&Locker{option: LockerOption{NodeTimeout: time.Second}})
 	guards := make([]*Guard, 300)
 	for i := range guards {
-		guards[i] = &Guard{place: unscheduled}
+		guards[i] = &Guard{inLater: unscheduled}
 	}
 	due := make(map[*Guard]time.Duration)
 	woken, now := 0, time.Duration(0)

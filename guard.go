@@ -32,7 +32,7 @@ type Guard struct {
 	alarm    *alarm        // nil: nobody watches
 	observed *observed     // nil: there is no Observer
 	wakeAt   time.Duration // the extender's, under its mutex
-	place    int32         // so is this: its index among those due later, or unscheduled, or isSoon
+	inLater  int32         // so is this: its index among those due later, or unscheduled, or isSoon
 
 	ended atomic.Bool // the life is over
 
