@@ -595,7 +595,7 @@ func (p peer) batch(steps ...step) (answers []string) {
 		}
 		n, err := rest[0].AsInt64()
 		require.NoError(p.t, err)
-		if n == 0 { // what the step usually returns
+		if n == -100 { // what the step usually returns
 			switch s.what {
 			case "extend", "regain", "succeed":
 				answers = append(answers, "[1 0 ]")
@@ -745,7 +745,7 @@ func (p peer) quarantined(refused, renewed step) string {
 	keys := []string{markerOf, named(refused.lock), named(renewed.lock)}
 	args := []string{p.marker, strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10), "0", "10000", "500000", "p", wakesOf, "1800"}
 	args = append(append(append(append(args, refused.what), refused.args...), renewed.what), renewed.args...)
-	reply := regexp.MustCompile(`^\[1\d{15} 2 -1 \d+ 0\]$`).MatchString(p.eval(p.lua(node.ScriptBatch), keys, args...))
+	reply := regexp.MustCompile(`^\[1\d{15} 2 -1 \d+ -100\]$`).MatchString(p.eval(p.lua(node.ScriptBatch), keys, args...))
 	if !reply {
 		return p.eval(p.lua(node.ScriptBatch), keys, args...)
 	}

@@ -145,3 +145,39 @@ func FuzzErrorReply(f *testing.F) {
 		}
 	})
 }
+
+// told keeps what receivers are told.
+type told struct{ answers []Answer }
+
+func (r *told) Answered(_ int, a *Answer) { r.answers = append(r.answers, *a) }
+
+// FuzzBatch reads replies to a batch of an acquire, a renewal and a release: each step is answered once, and only what says so is a yes.
+func FuzzBatch(f *testing.F) {
+	const usual = "1763000000000000\n-100\n-100\n-100"
+	f.Add(usual)
+	f.Add("1763000000000000\n2\n1\n7\n3\n1\n0\n\n2\n1\nwoken")
+	f.Add("1763000000000000\n0\n0\n0")
+	f.Add("1763000000000000\n-WRONGTYPE\n9\n1\n1\n1")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, text string) {
+		values := messages(t, text)
+		heard := &told{}
+		lock := &Lock{Name: "x"}
+		c := &caller{node: someNode(t)}
+		c.tellEach([]Delivery{
+			{To: heard, Lock: lock, Step: Step{Script: ScriptAcquire, Token: 5}},
+			{To: heard, Lock: lock, Step: Step{Script: ScriptExtend}},
+			{To: heard, Lock: lock, Step: Step{Script: ScriptRelease}},
+		}, values, &Answer{})
+		require.Len(t, heard.answers, 3)
+		if text == usual {
+			require.EqualValues(t, 5, heard.answers[0].Number)
+			require.True(t, heard.answers[1].Kept)
+		}
+		for _, a := range heard.answers {
+			if a.Err == nil && a.Code == CodeOK {
+				require.Regexp(t, `(?m)^(1|-100)$`, text, "a yes that nobody has said")
+			}
+		}
+	})
+}

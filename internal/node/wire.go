@@ -311,37 +311,44 @@ func (n *Node) read(a *Answer, s *Delivery, r rueidis.RedisResult) {
 
 // readBatch reads the reply to several steps and hands out an answer for each.
 func (c *caller) readBatch(steps []Delivery, r rueidis.RedisResult, base *Answer) {
-	n, a := c.node, &c.answer
-	all := func() {
-		for i := range steps {
-			s := &steps[i]
-			s.To.Answered(n.index, a)
-		}
-	}
-	*a = *base
+	a := *base
 	if err := r.NonRedisError(); err != nil {
-		a.Err = n.broken(err)
-		all()
+		a.Err = c.node.broken(err)
+		c.tellAll(steps, &a)
 		return
 	}
 	values, err := r.ToArray()
 	if err != nil {
 		a.refuse(err)
-		n.noteRefusal(a.Err)
-		all()
+		c.node.noteRefusal(a.Err)
+		c.tellAll(steps, &a)
 		return
 	}
+	c.tellEach(steps, values, base)
+}
+
+// tellAll hands out the same answer to all.
+func (c *caller) tellAll(steps []Delivery, same *Answer) {
+	for i := range steps {
+		c.answer = *same
+		steps[i].To.Answered(c.node.index, &c.answer)
+	}
+}
+
+// tellEach hands out to each what a batch has returned of it.
+func (c *caller) tellEach(steps []Delivery, values []rueidis.RedisMessage, base *Answer) {
+	n, a, timed := c.node, &c.answer, *base
 	var now int64
+	var err error
 	if len(values) > 0 {
 		now, err = values[0].AsInt64()
 		values = values[1:]
 	}
 	if err != nil {
-		a.disown(err)
-		all()
+		timed.disown(err)
+		c.tellAll(steps, &timed)
 		return
 	}
-	timed := *base
 	n.clocked(&timed, now)
 	for i := range steps {
 		s := &steps[i]
@@ -358,13 +365,15 @@ func (c *caller) readBatch(steps []Delivery, r rueidis.RedisResult, base *Answer
 			}
 			size, err := values[0].AsInt64()
 			switch {
-			case err == nil && size == 0:
+			case err == nil && size == asUsual:
 				values = values[1:]
 				a.usual(s)
 				c.tell(s)
 				continue
 			case err == nil && size > 0 && size < int64(len(values)):
 				own, values = values[1:1+size], values[1+size:]
+			default:
+				values = nil // nor is what follows ours
 			}
 		}
 		n.answerOf(a, s, own)
@@ -424,6 +433,9 @@ func (n *Node) answerOf(a *Answer, s *Delivery, values []rueidis.RedisMessage) {
 		n.LookAgain() // the clock has gone back: it is to be adopted again, not waited out
 	}
 }
+
+// asUsual stands in place of a count, and is nothing else that our scripts return.
+const asUsual = -100
 
 // usual makes of an answer what a step usually comes to.
 func (a *Answer) usual(s *Delivery) {

@@ -13,7 +13,7 @@
 --      'keep'                                            the same, for how long to keep the lock from others, ms
 --      before any of them 'slot', how many slots its semaphore has, if it is one of a semaphore's; 'rw', 'r' or 'w' of a reader or a writer
 -- Answer {now µs, then of each step an error, or how many values follow and what acquire, extend, release return; a renewal
---      also the marker if it is another. 0 where they return what they usually do: 1, and the token that was proposed, or 0 and '',
+--      also the marker if it is another. -100 where they return what they usually do: 1, and the token that was proposed, or 0 and '',
 --      or that nobody was woken}
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -119,7 +119,7 @@ while a <= last do
     answers[n] = code
   elseif code == 1 and not first and (number == '' or number == usual and (not text or text == '')) then
     n = n + 1
-    answers[n] = 0
+    answers[n] = -100
   elseif lefts then
     answers[n + 1], answers[n + 2], answers[n + 3], answers[n + 4], answers[n + 5], answers[n + 6] = 5, code, number, text, first, lefts
     n = n + 6
