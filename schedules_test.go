@@ -270,6 +270,33 @@ func TestScheduleVoteIsWonBackOnlyWhileAQuorumStands(t *testing.T) {
 	})
 }
 
+// Schedule, three nodes: a holds by nodes 0 and 1, somebody else node 2. When that one lets go a takes the vote at once, since those who wait
+// would have it before its next renewal. A vote that a has had, and that somebody deletes, waits for that.
+func TestScheduleAVoteThatWasNeverHadIsTakenWhenItIsFree(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		s.cluster.Node(2).Set(lockX, "SOMEBODYELSEWHOWAITS000000", 10*lease)
+		g := tryAcquire(t, s.open("a"), "x")
+		renewals := func() int { return s.link("a", 2).Commands()["EVALSHA"] }
+		for before := renewals(); renewals() == before; {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(5 * time.Millisecond) // answered
+		require.True(t, s.cluster.Node(2).Del(lockX))
+		time.Sleep(5 * time.Millisecond)
+		value, _ := s.cluster.Node(2).Get(lockX)
+		require.Contains(t, value, g.Owner())
+
+		require.True(t, s.cluster.Node(2).Del(lockX))
+		time.Sleep(5 * time.Millisecond)
+		value, _ = s.cluster.Node(2).Get(lockX)
+		require.Empty(t, value)
+		time.Sleep(lease / 2)
+		value, _ = s.cluster.Node(2).Get(lockX)
+		require.Contains(t, value, g.Owner())
+		require.NoError(t, g.Err())
+	})
+}
+
 // Schedule, three nodes: as before, but the third vote is a straggler.
 //
 //	a has nodes 0 and 1 and holds; its question to node 2 takes 100 ms

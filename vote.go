@@ -156,8 +156,9 @@ func (f *life) send(i int, script script, now time.Duration) {
 	case scriptExtend:
 		v.step.Token = f.token
 		// Won back only where it is lost, and never at once after a push, only when a renewal is due: somebody who
-		// deletes a lock on all nodes, one after the other, means it.
-		regular := v.nextAt <= now+f.slack()
+		// deletes a lock on all nodes, one after the other, means it. A vote that was never had nobody can delete: it is taken as soon as
+		// a push says that it may be free, or those who wait would have it each time before we ask.
+		regular := v.nextAt <= now+f.slack() || v.token == 0
 		if f.phase == held && regular && !v.counts(now) && f.mayCountAgain(i, now) {
 			v.step.MayWin = true
 			f.owe(v)
