@@ -229,7 +229,7 @@ func (g *Guard) handle(e event) {
 	}
 	noOrders.Put(g.life.out)
 	g.life.out = nil
-	if g.waiter != nil && g.life.outOfLine() {
+	if g.waiter != nil && g.life.outOfLine() { // it would stay in memory as long as the lock is held, and be read at each event
 		g.waiter, g.lock.Waiter, g.life.waits = nil, nil, false
 	}
 }

@@ -330,17 +330,16 @@ func (g *Guard) noteLine() {
 
 // compete gives an attempt the ticket of its call.
 func (g *Guard) compete(ticket uint64) {
-	prefix, name, end := g.l.set.LockPrefix(), g.life.name, "}"
-	if g.lock.Slot != 0 || g.lock.Slots != 0 || g.lock.Names != nil {
-		prefix, name, end = "", "", ""
+	key := ""
+	if g.lock.Slot == 0 && g.lock.Slots == 0 && g.lock.Names == nil {
+		key = node.LockKey(g.l.option.KeyPrefix, g.life.name)
 	}
 	since := ""
 	if g.life.ticket = ticket; ticket != 0 { // else no node is known yet
 		since = "#" + strconv.FormatUint(ticket, 10)
 	}
-	text := prefix + name + end + g.life.owner + since + g.life.claimTail // one for all
-	key := len(prefix) + len(name) + len(end)
-	g.lock.Key, g.lock.Claim = text[:key], text[key:]
+	text := key + g.life.owner + since + g.life.claimTail // one for all, so that a renewal reads them together
+	g.lock.Key, g.lock.Claim = text[:len(key)], text[len(key):]
 	g.life.owner = g.lock.Claim[:len(g.life.owner)]
 }
 

@@ -11,7 +11,7 @@ const (
 	header = "== integration: go test -race -count=1 -timeout 20m ./...\n"
 	failed = `--- FAIL: TestRow31ScriptFlush (6.37s)
     errors_test.go:215: b waited for "busy"
-    redistest.go:40: redis at /tmp/rl1/s has logged last:
+    redistest.go:40: redis at 127.0.0.1:20001 has logged last:
         28513:C # Redis is starting
 `
 	end = "FAIL\nFAIL\texample.org/integration/faults\t230.1s\nok  \texample.org/integration/check\t1.2s\nFAIL\n"
@@ -37,7 +37,7 @@ func TestWhatMayNotBeRunAgain(t *testing.T) {
 		{"two holders", failed + "    rig_test.go:84: exclusion: both alive for 3ms:\n", "for good"},
 		{"a token that fell", failed + "    rig_test.go:84: fencing: token fell:\n", "for good"},
 		{"a late writer", failed + "        \tregister: token 3 wrote again after 4\n", "for good"},
-		{"a key that nobody may write", failed + "    rig_test.go:92: audit of /tmp/x/s: a key went\n", "for good"},
+		{"a key that nobody may write", failed + "    rig_test.go:92: audit of 127.0.0.1:20001: a key went\n", "for good"},
 		{"a race", "WARNING: DATA RACE\n" + failed, "for good"},
 		{"a panic", failed + "panic: boom\n", "for good"},
 		{"a leak", "goleak: Errors on successful test run\n", "for good"},

@@ -133,9 +133,6 @@ func NewSet(o Option) *Set {
 	return ns
 }
 
-// LockPrefix is what the key of a lock begins with; its name and a } follow.
-func (ns *Set) LockPrefix() string { return ns.lockPrefix }
-
 // Nodes returns the nodes, in the order of their options.
 func (ns *Set) Nodes() []*Node { return ns.nodes }
 
