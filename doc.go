@@ -100,6 +100,6 @@
 //
 // # Concurrency
 //
-// Everything is safe for concurrent use. A Locker has one connection and one goroutine per node, and one goroutine and
-// one timer for all guards together. [Locker.Close] ends all of it, and waits for that.
+// Everything is safe for concurrent use. A Locker has one connection per node, a goroutine that keeps it and up to three that
+// wait for what is to be sent, and one goroutine and one timer for all guards together. [Locker.Close] ends all of it, and waits for that.
 package redlock

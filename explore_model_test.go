@@ -55,7 +55,7 @@ func TestExplorersNodeDoesWhatTheScriptsDo(t *testing.T) {
 				switch script {
 				case "acquire":
 					args = append(args, "3", "l", "m", "w:"+waiter, claim, strconv.Itoa(leaseMillis), fmt.Sprint(token), never, "f", "marker", "0", "0",
-						strconv.Itoa(leaseMillis), "1000000", flag("takeOver"), "q", "w:", waiter, "100000")
+						strconv.Itoa(leaseMillis), "1000000", "q", "w:", flag("takeOver"), waiter, "100000")
 				case "extend":
 					args = append(args, "2", "l", "m", claim, strconv.Itoa(leaseMillis), fmt.Sprint(token), never, "f", "marker", "0", flag("mayWin"))
 				default:
@@ -63,13 +63,18 @@ func TestExplorersNodeDoesWhatTheScriptsDo(t *testing.T) {
 					if flags["stay"] {
 						stays = fmt.Sprint(ticket)
 					}
-					args = append(args, "2", "l", "w:"+waiter, claim, "w:", "100000", waiter, stays, flag("ended"), "0", "q")
+					args = append(args, "2", "l", "w:"+waiter, claim, "q", "w:", flag("ended"), "0", waiter, stays, "100000")
 				}
 				reply := server.Do(args...).([]any)
+				if reply[0] == int64(-100) { // the token that was proposed
+					reply = []any{int64(1), reply[1], fmt.Sprint(token)}
+				}
 				var number int64
 				var text string
 				if script != "release" && len(reply) > 2 {
-					number = reply[2].(int64)
+					n, err := strconv.ParseInt(fmt.Sprint(reply[2]), 10, 64)
+					require.NoError(t, err)
+					number = n
 				}
 				if script == "release" {
 					text = reply[1].(string)

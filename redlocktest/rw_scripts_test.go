@@ -47,8 +47,8 @@ func (p peer) acquireSide(q question) string {
 	if q.lease == 0 {
 		q.lease = 10000
 	}
-	return times.ReplaceAllString(timeless(p.eval(p.lua(node.ScriptAcquire), keys, claim, strconv.Itoa(q.lease), q.token, never, fence, p.marker, "0", "0",
-		"10000", "500000", "0", rwQueue, wakesOf, q.waiter, "1800", side)), "t")
+	return times.ReplaceAllString(spelledOut(p.eval(p.lua(node.ScriptAcquire), keys, claim, strconv.Itoa(q.lease), q.token, never, fence, p.marker, "0", "0",
+		"10000", "500000", rwQueue, wakesOf, "0", q.waiter, "1800", side), q.token), "t")
 }
 
 func (p peer) releaseSide(claim, waiter, ticket, keep string) string {
@@ -58,7 +58,7 @@ func (p peer) releaseSide(claim, waiter, ticket, keep string) string {
 	if waiter != "" {
 		keys = append(keys, wakesOf+waiter)
 	}
-	return p.eval(p.lua(node.ScriptRelease), keys, claim, wakesOf, "1800", waiter, ticket, "1", "0", rwQueue, keep, side)
+	return p.eval(p.lua(node.ScriptRelease), keys, claim, rwQueue, wakesOf, "1", "0", waiter, ticket, "1800", keep, side)
 }
 
 func (p peer) extendSide(claim, token, mayWin string, lease int) string {

@@ -132,6 +132,11 @@ var now = regexp.MustCompile(`^\[(-?\d+) 1\d{15}`)
 
 func timeless(answer string) string { return now.ReplaceAllString(answer, "[$1") }
 
+// spelledOut is what an acquire answers, without the time; a grant with its token also where that is the one that was proposed.
+func spelledOut(answer, proposed string) string {
+	return strings.Replace(timeless(answer), "[-100]", "[1 "+proposed+"]", 1)
+}
+
 type question struct {
 	owner, token, notAfter, until, floor, bound, takeover, waiter, ticket string
 	lease                                                                 int
@@ -158,8 +163,8 @@ func (p peer) acquire(q question) string {
 	if q.waiter != "" {
 		keys, claim = append(keys, wakesOf+q.waiter), q.owner+"#"+q.ticket
 	}
-	return timeless(p.eval(p.lua(node.ScriptAcquire), keys, claim, strconv.Itoa(q.lease), q.token, q.notAfter, fenceOf, p.marker, q.until, q.floor,
-		"10000", q.bound, q.takeover, queueOf, wakesOf, q.waiter, "1800"))
+	return spelledOut(p.eval(p.lua(node.ScriptAcquire), keys, claim, strconv.Itoa(q.lease), q.token, q.notAfter, fenceOf, p.marker, q.until, q.floor,
+		"10000", q.bound, queueOf, wakesOf, q.takeover, q.waiter, "1800"), q.token)
 }
 
 func (p peer) extend(owner, token, mayWin string) string {
@@ -173,7 +178,7 @@ func (p peer) release(owner, waiter, ticket, ended string) string {
 	if waiter != "" {
 		keys = append(keys, wakesOf+waiter)
 	}
-	return p.eval(p.lua(node.ScriptRelease), keys, owner, wakesOf, "1800", waiter, ticket, ended, "0", queueOf)
+	return p.eval(p.lua(node.ScriptRelease), keys, owner, queueOf, wakesOf, ended, "0", waiter, ticket, "1800")
 }
 
 // left asserts that an answer of the form [code left …] has a lease left that is sensible, and returns it without.
@@ -367,7 +372,7 @@ func acquireAsks(t *testing.T, s server) {
 	// What is kept has no holder to ask, and whoever is first in line is told that it is only kept.
 	require.Equal(t, "[1 102]", a.acquire(question{owner: ownerA}))
 	b.acquire(question{owner: ownerB, takeover: "?5000", waiter: "wB", ticket: "2"})
-	require.Equal(t, "[1 wB]", a.eval(a.lua(node.ScriptRelease), []string{lockOf}, ownerA, wakesOf, "1800", "", "", "1", "0", queueOf, "60000"))
+	require.Equal(t, "[1 wB]", a.eval(a.lua(node.ScriptRelease), []string{lockOf}, ownerA, queueOf, wakesOf, "1", "0", "", "", "1800", "60000"))
 	a.want(t, "~!60000", "GET", lockOf)
 	b.acquire(question{owner: ownerB, takeover: "?5000", waiter: "wB", ticket: "2"})
 	a.want(t, "~!60000", "GET", lockOf)
@@ -424,7 +429,7 @@ func releaseScript(t *testing.T, s server) {
 	require.Equal(t, "[0 ]", a.release(ownerA, "", "", "1"), "twice")
 	a.want(t, "100", "GET", fenceOf) // the counter stays
 	require.Equal(t, "[1 101]", a.acquire(question{owner: ownerA}))
-	require.Equal(t, "[-3 ]", a.eval(a.lua(node.ScriptRelease), []string{lockOf}, ownerA, wakesOf, "1800", "", "", "0", "1", queueOf), "a live guard's comes too late")
+	require.Equal(t, "[-3 ]", a.eval(a.lua(node.ScriptRelease), []string{lockOf}, ownerA, queueOf, wakesOf, "0", "1"), "a live guard's comes too late")
 	a.want(t, ownerA, "GET", lockOf)
 }
 
@@ -557,19 +562,36 @@ func gives(lock, claim string) step {
 	return step{what: "end", lock: lock, args: []string{claim, named(lock)}}
 }
 
+// told is a step as a batch is told it: its lease and "not after" only where they are not those of most, and how its kind is.
+func (s step) told(kind ...string) (args []string) {
+	switch s.what {
+	case "end", "release", "stay", "keep":
+		return append(append(kind, s.what), s.args...)
+	}
+	if s.args[1] != "10000" || s.args[3] != never {
+		args = []string{"own", s.args[1], s.args[3]}
+	}
+	args = append(append(args, kind...), s.what, s.args[0], s.args[2], "p:fence:"+s.args[4])
+	return append(args, s.args[5:]...)
+}
+
+// batchHeader is what a batch is told first.
+func batchHeader(marker, until string) []string {
+	return []string{marker, until, "0", "10000", "500000", "p", wakesOf, "1800", "10000", never}
+}
+
 // batch sends steps in one script and shows what each comes to.
 func (p peer) batch(steps ...step) (answers []string) {
 	p.t.Helper()
 	keys := []string{markerOf}
-	args := []string{p.marker, "0", "0", "10000", "500000", "p", wakesOf, "1800"}
+	args := batchHeader(p.marker, "0")
 	for _, s := range steps {
-		key := named(s.lock)
+		key, kind := named(s.lock), []string(nil)
 		if s.slots != "" {
-			kind := "slot"
+			key, kind = s.slot, []string{"slot", s.slots}
 			if s.slots == "r" || s.slots == "w" {
-				kind = "rw"
+				kind[0] = "rw"
 			}
-			key, args = s.slot, append(args, kind, s.slots)
 		}
 		switch s.what {
 		case "wait", "ask":
@@ -580,7 +602,7 @@ func (p peer) batch(steps ...step) (answers []string) {
 		default:
 			keys = append(keys, key)
 		}
-		args = append(append(args, s.what), s.args...)
+		args = append(args, s.told(kind...)...)
 	}
 	cmd := append(append([]string{"EVAL", p.lua(node.ScriptBatch), strconv.Itoa(len(keys))}, keys...), args...)
 	reply, err := p.Do(context.Background(), p.B().Arbitrary(cmd...).Build()).ToArray()
@@ -743,8 +765,8 @@ func batchErrors(t *testing.T, s server) {
 func (p peer) quarantined(refused, renewed step) string {
 	p.t.Helper()
 	keys := []string{markerOf, named(refused.lock), named(renewed.lock)}
-	args := []string{p.marker, strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10), "0", "10000", "500000", "p", wakesOf, "1800"}
-	args = append(append(append(append(args, refused.what), refused.args...), renewed.what), renewed.args...)
+	args := batchHeader(p.marker, strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10))
+	args = append(append(args, refused.told()...), renewed.told()...)
 	reply := regexp.MustCompile(`^\[1\d{15} 2 -1 \d+ -100\]$`).MatchString(p.eval(p.lua(node.ScriptBatch), keys, args...))
 	if !reply {
 		return p.eval(p.lua(node.ScriptBatch), keys, args...)
@@ -837,8 +859,8 @@ func (p peer) acquireSlot(slot, slots string, q question) string {
 	if q.takeover == "" {
 		q.takeover = "0"
 	}
-	return timeless(p.eval(p.lua(node.ScriptAcquire), keys, claim, "10000", "100", never, fenceOf, p.marker, "0", "0",
-		"10000", "500000", q.takeover, slotQueue, wakesOf, q.waiter, "1800", slots))
+	return spelledOut(p.eval(p.lua(node.ScriptAcquire), keys, claim, "10000", "100", never, fenceOf, p.marker, "0", "0",
+		"10000", "500000", slotQueue, wakesOf, q.takeover, q.waiter, "1800", slots), "100")
 }
 
 func (p peer) releaseSlot(slot, claim, waiter, ticket string) string {
@@ -847,7 +869,7 @@ func (p peer) releaseSlot(slot, claim, waiter, ticket string) string {
 	if waiter != "" {
 		keys = append(keys, wakesOf+waiter)
 	}
-	return p.eval(p.lua(node.ScriptRelease), keys, claim, wakesOf, "1800", waiter, ticket, "1", "0", slotQueue, "0", "3")
+	return p.eval(p.lua(node.ScriptRelease), keys, claim, slotQueue, wakesOf, "1", "0", waiter, ticket, "1800", "0", "3")
 }
 
 func (p peer) extendSlot(slot, claim, slots, mayWin string) string {

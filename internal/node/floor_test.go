@@ -18,14 +18,14 @@ import (
 // barePairs is the least that a script can do for pairs: no fencing, no line, no marker, no "not after". It takes the
 // arguments of lua/batch.lua.
 const barePairs = `
-local a, k = 9, 2
+local a, k = 11, 2
 while a <= #ARGV do
   if ARGV[a] == 'end' then
     if redis.call('GET', ARGV[a + 2]) == ARGV[a + 1] then redis.call('DEL', ARGV[a + 2]) end
     a = a + 3
   else
-    redis.call('SET', KEYS[k], ARGV[a + 1], 'NX', 'PX', ARGV[a + 2])
-    k, a = k + 1, a + 6
+    redis.call('SET', KEYS[k], ARGV[a + 1], 'NX', 'PX', ARGV[9])
+    k, a = k + 1, a + 4
   end
 end`
 
@@ -100,12 +100,13 @@ func (s *loadedServer) pairs(b *testing.B, digest string, n int) {
 	for sent := 0; sent < n; {
 		var commands []rueidis.Completed
 		for ; sent < n && len(commands) < 10; sent++ {
-			now, keys, args := time.Now(), []string{"redlock:marker"}, []string{s.marker, "0", "0", "10000", "500000", "redlock", "redlock:wake:", "1800"}
+			now := time.Now()
+			keys, args := []string{"redlock:marker"}, []string{s.marker, "0", "0", "10000", "500000", "redlock", "redlock:wake:", "1800", "10000", micros(now.Add(time.Minute))}
 			for i := range pairsTogether {
 				key := func(round int) string { return fmt.Sprintf("redlock:{lock-%d-%d}", round%2, i) }
 				claim := func(round int) string { return fmt.Sprintf("%026d~worker:12345@host", round*pairsTogether+i) }
 				keys = append(keys, key(sent))
-				args = append(args, "acquire", claim(sent+1), "10000", micros(now), micros(now.Add(time.Minute)), strconv.Itoa(i))
+				args = append(args, "acquire", claim(sent+1), micros(now), "redlock:fence:"+strconv.Itoa(i))
 				args = append(args, "end", claim(sent), key(sent+1))
 			}
 			commands = append(commands, s.client.B().Arbitrary("EVALSHA").Args(digest, strconv.Itoa(len(keys))).Args(keys...).Args(args...).Build())

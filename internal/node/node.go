@@ -45,7 +45,8 @@ type Node struct {
 	doubted    bool     // a step was refused since the last look began
 	known      *identity
 	queue      []Delivery
-	callers    []*caller           // who have nothing to do
+	callers    []*caller           // who wait for something to do
+	dismissed  bool                // nobody waits for more to do: the Locker is closing
 	calls      int                 // batches on their way, or about to be taken from the queue
 	collecting bool                // somebody is about to take what is queued
 	conns      map[string]net.Conn // open connections by address: one, or more with Sentinel
@@ -205,27 +206,26 @@ func (n *Node) Kick() {
 	if len(n.queue) == 0 || n.collecting || n.calls >= n.window() {
 		return
 	}
-	var c *caller
 	if last := len(n.callers) - 1; last >= 0 {
-		c, n.callers = n.callers[last], n.callers[:last]
-	} else {
-		c = n.newCaller()
+		n.callers[last].wake <- struct{}{}
+		n.callers = n.callers[:last]
+	} else if !n.set.option.Go(n.newCaller().serve) {
+		return
 	}
-	if n.set.option.Go(c.drain) {
-		n.calls++
-		n.collecting = true
-	}
+	n.calls++
+	n.collecting = true
 }
 
 func (n *Node) window() int {
 	return min(maxCalls, minCalls+int(n.path/callSpacing))
 }
 
-// caller sends batches, one at a time. What it needs for that it keeps: calls are many.
+// caller sends batches, one at a time, on a goroutine that waits for the next: the stack of a new one would have to grow for
+// each. What it needs it keeps, too.
 type caller struct {
 	node     *Node
-	drain    func()
-	hang     *time.Timer // hangs the node up where a call is unanswered for too long
+	wake     chan struct{} // 1-buffered: something is queued; closed where the caller is dismissed
+	hang     *time.Timer   // hangs the node up where a call is unanswered for too long
 	batch    []Delivery
 	commands []rueidis.Completed
 	args     []string // of a batch's command
@@ -233,10 +233,39 @@ type caller struct {
 }
 
 func (n *Node) newCaller() *caller {
-	c := &caller{node: n, hang: time.AfterFunc(time.Hour, n.hangUp)}
+	c := &caller{node: n, wake: make(chan struct{}, 1), hang: time.AfterFunc(time.Hour, n.hangUp)}
 	c.hang.Stop()
-	c.drain = c.work
 	return c
+}
+
+// serve sends what is queued, and again whenever the caller is woken.
+func (c *caller) serve() {
+	for c.work() {
+		if _, more := <-c.wake; !more {
+			return
+		}
+	}
+}
+
+// rest notes that c has nothing to do, and reports whether it is to wait for more. The caller of this has the mutex.
+func (n *Node) rest(c *caller) bool {
+	n.calls--
+	if n.dismissed || len(n.callers) >= minCalls {
+		return false
+	}
+	n.callers = append(n.callers, c)
+	return true
+}
+
+// dismiss ends those who wait for something to do, and sees to it that nobody does any more.
+func (n *Node) dismiss() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dismissed = true
+	for _, c := range n.callers {
+		close(c.wake)
+	}
+	n.callers = nil
 }
 
 // take moves what is queued, up to a batch, to the caller. The caller of this has the node's mutex.
@@ -257,8 +286,8 @@ func (c *caller) take() {
 	clear(n.queue[len(rest):][:len(c.batch)])
 }
 
-// work sends what is queued, batch after batch, while nobody else does.
-func (c *caller) work() {
+// work sends what is queued, batch after batch, while nobody else does. It reports whether the caller is to wait for more.
+func (c *caller) work() bool {
 	n := c.node
 	for {
 		runtime.Gosched() // whoever was ready to run before us, and asks this node too, comes along
@@ -266,9 +295,9 @@ func (c *caller) work() {
 		c.take()
 		n.collecting = false
 		if len(c.batch) == 0 {
-			n.rest(c)
+			more := n.rest(c)
 			n.mu.Unlock()
-			return
+			return more
 		}
 		client, scripts, known, offset, down, refusals := n.client, n.scripts, n.known, n.clockNow(), n.down, n.refusals
 		n.mu.Unlock()
@@ -289,19 +318,13 @@ func (c *caller) work() {
 
 		n.mu.Lock()
 		if n.collecting {
-			n.rest(c)
+			more := n.rest(c)
 			n.mu.Unlock()
-			return
+			return more
 		}
 		n.collecting = true
 		n.mu.Unlock()
 	}
-}
-
-// rest notes that c has nothing to do. The caller of this has the mutex.
-func (n *Node) rest(c *caller) {
-	n.calls--
-	n.callers = append(n.callers, c)
 }
 
 // refuse answers what was queued before it was known that the node refuses such steps.
@@ -346,7 +369,7 @@ func (c *caller) call(client rueidis.Client, scripts *loaded, known *identity, o
 		if len(some) == 1 {
 			commands = append(commands, w.step(&some[0], "EVALSHA", scripts.digests[some[0].alone()]))
 		} else {
-			commands = append(commands, w.batch(some, scripts.digests[ScriptBatch], &c.args))
+			commands = append(commands, w.batch(some, scripts.digests[ScriptBatch], sentAt, &c.args))
 		}
 	}
 	c.commands = commands

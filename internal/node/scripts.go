@@ -91,13 +91,16 @@ func spell(script, process string, volatile bool) string {
 		longer, asked = "if redis.call('PEXPIRE', key, lease, 'GT') == 1 then return end", ""
 		index = "redis.call('PEXPIRE', index, ms, 'GT')"
 	}
-	contended := luaContended
+	contended, line := luaContended, "if not stand then\n--STAND--\n--VACANT--\nend"
 	if strings.Contains(script, "--PROLONG--") { // it has all that before the steps
 		contended = ""
 	}
+	if strings.Contains(script, "--STAND--") {
+		line = ""
+	}
 	for _, part := range []struct{ mark, text string }{
 		{"--ACQUIRE--", luaAcquire}, {"--EXTEND--", luaExtend}, {"--RELEASE--", luaRelease}, {"--RW--", luaRW},
-		{"--CONTENDED--", contended}, {"--PROLONG--", luaProlong}, {"--STAND--", luaStand}, {"--VACANT--", luaVacant},
+		{"--CONTENDED--", contended}, {"--LINE--", line}, {"--PROLONG--", luaProlong}, {"--STAND--", luaStand}, {"--VACANT--", luaVacant},
 		{"--IDENTITY--", process}, {"--PROCESS--", asked}, {"--GT--", longer}, {"--LONGER--", index},
 	} {
 		script = strings.ReplaceAll(script, part.mark, part.text)

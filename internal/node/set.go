@@ -141,6 +141,7 @@ func (ns *Set) Nodes() []*Node { return ns.nodes }
 func (ns *Set) HangUp() {
 	for _, n := range ns.nodes {
 		n.hangUpFor(ns.option.Closed)
+		n.dismiss()
 	}
 }
 

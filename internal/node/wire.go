@@ -88,7 +88,10 @@ func (w *wire) step(s *Delivery, verb, script string) rueidis.Completed {
 			b = b.Args("2", key, ns.markerKey)
 		}
 		b = b.Args(lock.Claim, t.millis(s.Keep), t.number(s.Token), notAfter, w.fenceKey(&t, lock), w.known.marker.raw, w.known.until,
-			w.known.floor, w.known.longest, ns.boundMicros, takes(&t, s), w.queueKey(&t, lock), ns.wakePrefix, waiter, ns.wakeMillis)
+			w.known.floor, w.known.longest, ns.boundMicros, w.queueKey(&t, lock), ns.wakePrefix)
+		if waiter != "" || s.TakeOver || kind != "" {
+			b = b.Args(takes(&t, s), waiter, ns.wakeMillis)
+		}
 		if kind != "" {
 			b = b.Args(kind)
 		}
@@ -111,9 +114,9 @@ func (w *wire) step(s *Delivery, verb, script string) rueidis.Completed {
 		if s.Stay {
 			ticket = ticketIn(lock.Claim)
 		}
-		b = b.Args(lock.Claim, ns.wakePrefix, ns.wakeMillis, waiter, ticket, flag(s.Ended)+from(s, s.GiveBack), notAfter, w.queueKey(&t, lock))
-		if s.Keep >= time.Millisecond || kind != "" {
-			b = b.Args(t.millis(s.Keep))
+		b = b.Args(lock.Claim, w.queueKey(&t, lock), ns.wakePrefix)
+		if whatOf(s) != "end" || kind != "" {
+			b = b.Args(flag(s.Ended)+from(s, s.GiveBack), notAfter, waiter, ticket, ns.wakeMillis, t.millis(s.Keep))
 		}
 		if kind != "" {
 			b = b.Args(kind)
@@ -180,12 +183,12 @@ func flag(set bool) string {
 }
 
 // batch is several steps in one script: lua/batch.lua. Room for its arguments is reused: rueidis takes a copy.
-func (w *wire) batch(steps []Delivery, script string, room *[]string) rueidis.Completed {
+func (w *wire) batch(steps []Delivery, script string, sentAt time.Duration, room *[]string) rueidis.Completed {
 	ns := w.set
 	var t texts
-	size := 0
+	size := 64
 	for i := range steps {
-		if size += 64; steps[i].Script != ScriptExtend {
+		if size += 48; steps[i].Script != ScriptExtend {
 			size += len(ns.wakePrefix) + len(steps[i].Lock.Name)
 		}
 	}
@@ -204,9 +207,14 @@ func (w *wire) batch(steps []Delivery, script string, room *[]string) rueidis.Co
 	}
 	keys := len(list)
 	list = append(list, w.known.marker.raw, w.known.until, w.known.floor, w.known.longest, ns.boundMicros, ns.option.KeyPrefix, ns.wakePrefix, ns.wakeMillis)
+	usual := usualOf(steps)
+	list = append(list, t.millis(usual.Keep), w.notAfter(&t, usual))
 	for i := range steps {
 		s := &steps[i]
 		lock, what := s.Lock, whatOf(s)
+		if s.Script != ScriptRelease && !s.passesFor(usual, sentAt) {
+			list = append(list, "own", t.millis(s.Keep), w.notAfter(&t, s))
+		}
 		if lock.isRW() {
 			list = append(list, "rw", lock.kind())
 		} else if lock.Slots != 0 {
@@ -215,7 +223,7 @@ func (w *wire) batch(steps []Delivery, script string, room *[]string) rueidis.Co
 		list = append(list, what, lock.Claim)
 		switch {
 		case s.Script != ScriptRelease:
-			list = append(list, t.millis(s.Keep), t.number(s.Token), w.notAfter(&t, s), t.number(uint64(lock.Bucket)))
+			list = append(list, t.number(s.Token), w.fenceKey(&t, lock))
 			switch what {
 			case "ask":
 				list = append(list, takes(&t, s))
@@ -239,6 +247,23 @@ func (w *wire) batch(steps []Delivery, script string, room *[]string) rueidis.Co
 	clear(list)
 	*room = list
 	return command
+}
+
+// usualOf is the step whose lease and "not after" a batch is told once: the first that has any.
+func usualOf(steps []Delivery) *Delivery {
+	for i := range steps {
+		if steps[i].Script != ScriptRelease {
+			return &steps[i]
+		}
+	}
+	return &steps[0]
+}
+
+// passesFor reports whether a step may be told the lease and "not after" of another. It is never done after its own, but may be
+// done an eighth of what it has left before it.
+func (s *Delivery) passesFor(usual *Delivery, sentAt time.Duration) bool {
+	later := s.NotAfter - usual.NotAfter
+	return s.Keep.Milliseconds() == usual.Keep.Milliseconds() && later >= 0 && later <= (s.NotAfter-sentAt)/8
 }
 
 // whatOf names a step as lua/batch.lua does.
@@ -306,6 +331,10 @@ func (n *Node) read(a *Answer, s *Delivery, r rueidis.RedisResult) {
 	}
 	values[1] = values[0]
 	n.clocked(a, now)
+	if code, err := values[1].AsInt64(); err == nil && code == asUsual && s.Script == ScriptAcquire {
+		a.usual(s)
+		return
+	}
 	n.answerOf(a, s, values[1:])
 }
 
@@ -434,7 +463,7 @@ func (n *Node) answerOf(a *Answer, s *Delivery, values []rueidis.RedisMessage) {
 	}
 }
 
-// asUsual stands in place of a count, and is nothing else that our scripts return.
+// asUsual stands in place of a count or a code, and is nothing else that our scripts return.
 const asUsual = -100
 
 // usual makes of an answer what a step usually comes to.

@@ -2,7 +2,6 @@
 -- no vote to give: that is looked at last, and then the lock was never set.
 local function grant(key, lease, proposed, fence, list, slots, rw)
   local token, text = tonumber(proposed), proposed
-  local highest = now + bound
   if token > highest or token < floor then
     token = math.max(math.min(token, highest), floor)
     text = string.format('%.0f', token)
@@ -16,11 +15,14 @@ local function grant(key, lease, proposed, fence, list, slots, rw)
     end
   end
   local last = redis.call('SET', fence, text, 'GET')
-  if rw == 'r' and last and tonumber(last) >= token then -- readers may have the same
-    redis.call('SET', fence, last)
-  elseif last and tonumber(last) >= token then
-    token = last + 1
-    redis.call('SET', fence, string.format('%.0f', token))
+  if last and tonumber(last) >= token then
+    if rw == 'r' then -- readers may have the same
+      redis.call('SET', fence, last)
+    else
+      token = last + 1
+      text = string.format('%.0f', token)
+      redis.call('SET', fence, text)
+    end
   end
   if token >= 9007199253692416 then -- 2^53 - 2^20: beyond 2^53 a Lua number no longer counts by ones
     redis.call('DEL', key)
@@ -32,14 +34,14 @@ local function grant(key, lease, proposed, fence, list, slots, rw)
   end
   if slots then redis.call('SET', string.match(key, '^.*}'), slots, 'PX', longest) end
   if rw == 'r' then enlist(key, lease) end
-  if list == '' then return 1, token end
-  return 1, token, list, '0'
+  if list == '' then return 1, text end
+  return 1, text, list, '0'
 end
 
 -- acquire asks this node to lease a lock to one owner; one who waits is put in line if it is not to be had.
 --
 -- key lock  wake the waiter's wake key, if it waits  claim owner[#ticket of a waiter or a try][…]  lease ms, or longer  proposed fencing token
--- notAfter µs of node time  fence bucket  queue  me the waiter, '' for one who does not wait
+-- notAfter µs of node time, a number  fence bucket  queue, nil where nobody stands in any line and we do not either  me the waiter, '' for one who does not wait
 -- takeover '1' to take over; '?' and for how many ms, to ask who holds it to let go
 -- slots of a semaphore's slot: how many the semaphore has  rw 'r' for a reader, 'w' for a writer
 -- Returns 1, token, displaced list, '1' if it was ours already  granted; the last two may be left out
@@ -54,7 +56,7 @@ end
 -- key is touched is only known in here anyway. For the same reason a grant reads once, and that last of all: what a
 -- script reads and then writes is tracked and untracked for nothing.
 local function acquire(key, wake, claim, lease, proposed, notAfter, fence, queue, me, takeover, slots, rw)
-  if now > tonumber(notAfter) then return -3 end
+  if now > notAfter then return -3 end
 
   if now < free then return -1, math.ceil((free - now) / 1000) end
   --IDENTITY--

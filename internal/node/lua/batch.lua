@@ -3,22 +3,25 @@
 --
 -- KEYS 1 marker, then of each step the keys in brackets, which are read last and so are tracked
 -- ARGV 1 marker as the client last read it  2 quarantined until µs  3 fence floor µs  4 longest lease ms  5 clock bound µs
---      6 key prefix  7 wake key prefix  8 wake key ms, then one step after the other:
---      'acquire'|'take' [lock]  'wait' [lock, wake key]  owner[#ticket], lease ms, proposed fencing token, not after µs, fence bucket number
+--      6 key prefix  7 wake key prefix  8 wake key ms  9 lease ms and 10 not after µs of each step that has none of its own,
+--      then one step after the other:
+--      'acquire'|'take' [lock]  'wait' [lock, wake key]  owner[#ticket], proposed fencing token, fence bucket
 --      'ask' [lock, wake key]                            the same, takeover as acquire takes it
 --      'extend'|'regain' [lock]                          as acquire; regain may win an absent key back
 --      'succeed' [lock]                                  as acquire, mayWin as extend takes it
 --      'end'                                             owner[#ticket], lock
 --      'release'|'stay' [wake key]                       owner[#ticket], lock, ended as release takes it, not after µs or '0', waiter or ''
 --      'keep'                                            the same, for how long to keep the lock from others, ms
---      before any of them 'slot', how many slots its semaphore has, if it is one of a semaphore's; 'rw', 'r' or 'w' of a reader or a writer
+--      before any of them 'own', lease ms and not after µs of its own; then 'slot', how many slots its semaphore has, if it is one of
+--      a semaphore's; 'rw', 'r' or 'w' of a reader or a writer
 -- Answer {now µs, then of each step an error, or how many values follow and what acquire, extend, release return; a renewal
 --      also the marker if it is another. -100 where they return what they usually do: 1, and the token that was proposed, or 0 and '',
 --      or that nobody was woken}
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
-local free, floor, longest, bound = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
-local fences, queues, wakes, wakeMillis = ARGV[6] .. ':fence:', ARGV[6] .. ':queue:', ARGV[7], ARGV[8]
+local free, floor, longest, highest = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), now + ARGV[5]
+local queues, wakes, wakeMillis = ARGV[6] .. ':queue:', ARGV[7], ARGV[8]
+local usualLease, usualEnd = ARGV[9], tonumber(ARGV[10])
 
 -- Before the first write, behind which a full memory refuses nothing in a script: to acquire needs some. The length of the
 -- wake key of nobody, 0 if it is not there, says whether anybody stands in any line.
@@ -46,7 +49,7 @@ end
 local function stale() return not same end
 local function clock() return now end
 --PROLONG--
-local reading, longer, enlist, hinders, callIn, stand, vacate
+local reading, longer, enlist, hinders, callIn, stand, vacant
 --STAND--
 --VACANT--
 --ACQUIRE--
@@ -60,9 +63,13 @@ local function queueOf(key, hasOwn)
 end
 
 local answers, n = {now}, 1
-local k, a, last = 2, 9, #ARGV
+local k, a, last = 2, 11, #ARGV
 while a <= last do
-  local slots, rw
+  local lease, notAfter, slots, rw = usualLease, usualEnd, nil, nil
+  if ARGV[a] == 'own' then
+    lease, notAfter = ARGV[a + 1], tonumber(ARGV[a + 2])
+    a = a + 3
+  end
   if ARGV[a] == 'slot' then
     slots = ARGV[a + 1]
     a = a + 2
@@ -80,11 +87,11 @@ while a <= last do
     done, code, number = pcall(release, ARGV[a + 2], claim, waiting and queueOf(ARGV[a + 2], slots or rw), '', '', '1', '0', '0', slots, rw)
     a = a + 3
   elseif what == 'extend' or what == 'regain' then
-    done, code, number, text = pcall(extend, KEYS[k], claim, ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], fences .. ARGV[a + 5], what == 'regain' and '1' or '0', slots, rw)
-    k, a = k + 1, a + 6
+    done, code, number, text = pcall(extend, KEYS[k], claim, lease, ARGV[a + 2], notAfter, ARGV[a + 3], what == 'regain' and '1' or '0', slots, rw)
+    k, a = k + 1, a + 4
   elseif what == 'succeed' then
-    done, code, number, text = pcall(extend, KEYS[k], claim, ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], fences .. ARGV[a + 5], ARGV[a + 6], slots, rw)
-    k, a = k + 1, a + 7
+    done, code, number, text = pcall(extend, KEYS[k], claim, lease, ARGV[a + 2], notAfter, ARGV[a + 3], ARGV[a + 4], slots, rw)
+    k, a = k + 1, a + 5
   elseif what == 'release' or what == 'stay' or what == 'keep' then
     local ticket, keep = '', '0'
     if what == 'stay' then
@@ -95,20 +102,20 @@ while a <= last do
     done, code, number = pcall(release, ARGV[a + 2], claim, queueOf(ARGV[a + 2], slots or rw), ARGV[a + 5], ticket, ARGV[a + 3], ARGV[a + 4], keep, slots, rw)
     a = a + (what == 'keep' and 7 or 6)
   else
-    local key, wake, me, takeover, size = KEYS[k], nil, '', what == 'take' and '1' or '0', 6
+    local key, wake, me, takeover, size = KEYS[k], nil, '', what == 'take' and '1' or '0', 4
     if what == 'ask' then
-      takeover, size = ARGV[a + 6], 7
+      takeover, size = ARGV[a + 4], 5
     end
     if what == 'wait' or what == 'ask' then
       k = k + 1
       wake = KEYS[k]
       me = string.sub(wake, #wakes + 1)
     end
-    usual = tonumber(ARGV[a + 3])
+    usual = ARGV[a + 2]
     if full then
       code = full
     else
-      done, code, number, text, first, lefts = pcall(acquire, key, wake, claim, ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], fences .. ARGV[a + 5], queueOf(key, slots or rw), me, takeover, slots, rw)
+      done, code, number, text, first, lefts = pcall(acquire, key, wake, claim, lease, usual, notAfter, ARGV[a + 3], (waiting or wake) and queueOf(key, slots or rw), me, takeover, slots, rw)
     end
     k, a = k + 1, a + size
   end

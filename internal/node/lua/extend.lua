@@ -1,7 +1,7 @@
 -- extend renews a lease, stores the fencing token where it reaches, and wins a lost vote back where allowed.
 -- It is also the second round of fencing: it acknowledges a token only where the owner's vote stands.
 --
--- key lock  claim owner[#ticket]  lease ms  token to be stored  notAfter µs of node time  fence bucket
+-- key lock  claim owner[#ticket]  lease ms  token to be stored  notAfter µs of node time, a number  fence bucket
 -- mayWin '1' where an absent key may be won back, else '0'; behind it the owner that ours is to take the place of, if any
 -- slots of a semaphore's slot: how many the semaphore has, which the node keeps in mind for as long as anybody holds one
 -- rw 'r' for a reader, 'w' for a writer
@@ -11,7 +11,7 @@
 --         -4                    absent
 --         -1, ms left  quarantined   -2  marker differs   -3  arrived too late
 local function extend(key, claim, lease, token, notAfter, fence, mayWin, slots, rw)
-  if now > tonumber(notAfter) then return -3 end
+  if now > notAfter then return -3 end
 
   local value = redis.call('GETEX', key) -- a GET that tracks nothing: what is read last is tracked
   if value then

@@ -13,12 +13,12 @@ if type(marker) ~= 'string' then marker = '' end
 local function stale() return marker == '' or marker ~= ARGV[6] end -- where nobody has been told of one, there is none to go by
 --PROLONG--
 local slots, rw = ARGV[9], nil
-local reading, longer, enlist, hinders, callIn, stand, vacate
+local reading, longer, enlist, hinders, callIn, stand
 if slots == 'r' or slots == 'w' then
   rw, slots = slots, nil
   --RW--
 end
 --EXTEND--
-local code, number, text = extend(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[8], slots, rw)
+local code, number, text = extend(KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[8], slots, rw)
 if stale() then return {code, now, number or 0, text or '', marker} end
 return {code, now, number, text}

@@ -80,7 +80,10 @@ local function release(key, claim, queue, me, ticket, ended, notAfter, keep, slo
   local woken = waiting and rw and callIn(key, queue, me) or ''
   if waiting and not rw and (not value or slots) then
     local open, living, first = 1, {}, redis.call('ZPOPMIN', queue)
-    if slots and first[1] then open = vacant(key, slots) end
+    if first[1] then
+      --LINE--
+      if slots then open = vacant(key, slots) end
+    end
     while first[1] do
       if first[1] == me or redis.call('SETRANGE', wakes .. first[1], 0, '') > 0 then -- the dead are dropped, however many
         living[#living + 1] = first
@@ -90,7 +93,7 @@ local function release(key, claim, queue, me, ticket, ended, notAfter, keep, slo
       first = redis.call('ZPOPMIN', queue)
     end
     for _, w in ipairs(living) do stand(queue, w[1], w[2]) end
-    if #living == 0 then vacate(queue) end
+    if #living == 0 and redis.pcall('GETEX', wakes) == queue then redis.call('DEL', wakes) end
     if woken ~= '' then
       redis.call('SET', wakes .. woken, '1', 'KEEPTTL') -- being woken is no sign of life
     end
@@ -98,6 +101,7 @@ local function release(key, claim, queue, me, ticket, ended, notAfter, keep, slo
 
   -- One who lets go to somebody before it stays in line here too. Its wake key is read last, which tracks it.
   if me ~= '' and ticket ~= '' then
+    --LINE--
     stand(queue, me, ticket)
     redis.call('SET', wakes .. me, '0', 'PX', wakeMillis)
     read(wakes .. me)

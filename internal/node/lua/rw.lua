@@ -59,7 +59,7 @@ callIn = function(key, queue, me)
     first = redis.call('ZPOPMIN', queue)
   end
   for _, w in ipairs(living) do stand(queue, w[1], w[2]) end
-  if #living == 0 then vacate(queue) end
+  if #living == 0 and redis.pcall('GETEX', wakes) == queue then redis.call('DEL', wakes) end
   for _, w in ipairs(called) do redis.call('SET', wakes .. w, '1', 'KEEPTTL') end
   return table.concat(called, ',')
 end

@@ -35,7 +35,7 @@ if not same and type(marker) == 'string' then differs = marker end
 local tracked = {KEYS[1]}
 local function read(key) tracked[#tracked + 1] = key end
 local function clock() return now end
-local stand, vacate, waiting = nil, nil, true
+local stand, waiting = nil, true
 --PROLONG--
 --STAND--
 --RELEASE--
