@@ -37,13 +37,14 @@ func (l *Locker) newGuard(ctx context.Context, name string, h hold) *Guard {
 	if h.takeover != noTakeover {
 		g.lock.Claim += rules.claimTail
 	}
-	g.ctx.guard = g
+	g.base = ctx
 	if h.parented {
-		g.ctx.parent, g.outlived = ctx, h.outlives
+		c := newContext(g, ctx)
+		c.parent, g.outlived = ctx, h.outlives
+		g.ctx.Store(c)
 	} else if _, ends := ctx.Deadline(); ends || ctx.Done() != nil {
-		ctx = context.WithoutCancel(ctx)
+		g.base = context.WithoutCancel(ctx)
 	}
-	g.ctx.Context, g.cancel = context.WithCancelCause(ctx)
 	return g
 }
 

@@ -28,7 +28,7 @@ func (g *Guard) Owner() string { return g.life.owner }
 func (l *Locker) Waiting(name string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.placeOf(subject{name: name}).waiters)
+	return len(l.placeOf(subject{name: name}).waiters())
 }
 
 // Votes returns how many votes a guard counts at this moment and has no doubt about.
@@ -41,10 +41,12 @@ func (g *Guard) Votes() int {
 // WhenCanceled has f called at the instant at which the guard's context becomes done, with whether Err would go by the
 // clock still.
 func (g *Guard) WhenCanceled(f func(counts bool)) {
+	g.Context() // else nothing is canceled
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	cancel := g.cancel
-	g.cancel = func(cause error) {
+	c := g.ctx.Load()
+	cancel := c.cancel
+	c.cancel = func(cause error) {
 		cancel(cause)
 		f(g.deadline.Load() != 0)
 	}

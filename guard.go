@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,13 +39,13 @@ type Guard struct {
 
 	life     life
 	lock     node.Lock
-	ctx      guardContext
-	cancel   context.CancelCauseFunc
-	decided  chan struct{} // closed when the attempt has come to something; nil after that
-	freed    chan struct{} // closed when it is free; nil while nobody waits for that
-	isFree   bool          // a quorum has confirmed that the key is gone, no node can have it, or time is up; under mu
-	open     bool          // nodes may still know of it: the Locker's, under its mutex
-	outlived bool          // the end of the context's parent ends the context alone, and not the guard
+	base     context.Context              // whose values the guard's context carries
+	ctx      atomic.Pointer[guardContext] // nil: nobody has asked for it; set under mu
+	decided  chan struct{}                // closed when the attempt has come to something; nil after that
+	freed    chan struct{}                // closed when it is free; nil while nobody waits for that
+	isFree   bool                         // a quorum has confirmed that the key is gone, no node can have it, or time is up; under mu
+	open     bool                         // nodes may still know of it: the Locker's, under its mutex
+	outlived bool                         // the end of the context's parent ends the context alone, and not the guard
 }
 
 // Name returns the lock's name; of several names all of them, in order, with ", " between them.
@@ -54,10 +55,25 @@ func (g *Guard) Name() string { return g.life.name }
 // guard ends; context.Cause then says why. Its Err looks at the clock, so it is never nil once the lock has run
 // out, even where no timer could fire because the process was stopped. Done cannot promise that: look at Err, or
 // have the resource check the fencing token, before what must not happen twice.
-func (g *Guard) Context() context.Context { return &g.ctx }
+func (g *Guard) Context() context.Context {
+	if c := g.ctx.Load(); c != nil {
+		return c
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := g.ctx.Load()
+	if c == nil {
+		c = newContext(g, g.base)
+		if g.life.phase == over { // before anybody else can have it
+			c.cancel(g.life.cause)
+		}
+		g.ctx.Store(c)
+	}
+	return c
+}
 
 // Done is closed when the guard ends.
-func (g *Guard) Done() <-chan struct{} { return g.ctx.Done() }
+func (g *Guard) Done() <-chan struct{} { return g.Context().Done() }
 
 // Err returns nil while the lock is held, then the cause of its end: ErrReleased, ErrLockerClosed, an error that
 // matches ErrLost and says which votes went and why, or one that matches ErrHeldTooLong. It compares the clock at every call.
@@ -128,7 +144,11 @@ func (g *Guard) standing() (until time.Time, cause string) {
 	case deadline != 0:
 		return time.Time{}, "its validity is over"
 	}
-	if err := context.Cause(g.ctx.Context); g.ended.Load() && err != nil {
+	if g.ended.Load() { // and nothing writes to the cause any more
+		err := g.life.cause
+		if c := g.ctx.Load(); c != nil {
+			err = cmp.Or(context.Cause(c.Context), err)
+		}
 		return time.Time{}, err.Error()
 	}
 	return time.Time{}, "not held yet"
@@ -417,6 +437,22 @@ type guardContext struct {
 	context.Context
 	guard  *Guard
 	parent context.Context // of Do and the rueidislock form; nil in the guard form
+	cancel context.CancelCauseFunc
+}
+
+// newContext returns a guard's context. It weighs 144 bytes, so a guard that nobody asks for it has none; only one with a parent, whose
+// end it is to see, has it from the start.
+func newContext(g *Guard, base context.Context) *guardContext {
+	c := &guardContext{guard: g}
+	c.Context, c.cancel = context.WithCancelCause(base)
+	return c
+}
+
+// cancel ends the guard's context, if it has one.
+func (g *Guard) cancel(cause error) {
+	if c := g.ctx.Load(); c != nil {
+		c.cancel(cause)
+	}
 }
 
 // Err looks at the clock, and where the time is up ends the inner context first, so that derived contexts follow.

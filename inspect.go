@@ -167,8 +167,8 @@ func lineOf(views []view, quorum int, us string) Line {
 func (l *Locker) firstWaiter(of subject) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.places[of]; p != nil && len(p.waiters) > 0 {
-		return p.waiters[0].id
+	if p := l.places[of]; p != nil && len(p.waiters()) > 0 {
+		return p.waiters()[0].id
 	}
 	return ""
 }

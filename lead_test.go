@@ -304,6 +304,25 @@ func TestLeaderSaysWhoLeads(t *testing.T) {
 	})
 }
 
+// Schedule: nobody asks for a guard's context before it has ended. It is done for whoever asks then, and knows why.
+func TestScheduleContextIsDoneForWhoAsksAfterTheEnd(t *testing.T) {
+	interleave(t, 3, func(t *testing.T, s *schedule) {
+		g := tryAcquire(t, s.open("a"), "x")
+		release(t, g)
+		select {
+		case <-g.Done():
+		default:
+			require.Fail(t, "its end is not done")
+		}
+		require.Equal(t, context.Canceled, g.Context().Err())
+		require.Equal(t, redlock.ErrReleased, context.Cause(g.Context()))
+		require.Equal(t, g.Context(), g.Context())
+		token, fenced := redlock.FencingToken(g.Context())
+		require.True(t, fenced)
+		require.Equal(t, g.FencingToken(), token)
+	})
+}
+
 // A joined context ends with whichever ends first, and the guard with none of them.
 func TestJoinEndsWithTheGuardOrTheContext(t *testing.T) {
 	interleave(t, 3, func(t *testing.T, s *schedule) {

@@ -145,7 +145,7 @@ func (g *Guard) observe(o *orders, now time.Duration) {
 // tellObserver tells of a guard's lock.
 func (g *Guard) tellObserver(e Event) {
 	e.Name, e.Token = g.life.name, g.life.token
-	g.l.background.Go(func() { g.l.option.Observer.Observe(context.WithoutCancel(g.ctx.Context), e) })
+	g.l.background.Go(func() { g.l.option.Observer.Observe(context.WithoutCancel(g.base), e) })
 }
 
 // observeRoster tells that the set's members are those of another record.

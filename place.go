@@ -56,12 +56,26 @@ func subjectOf(name string, slots, slot int) subject {
 // place is what one Locker does about one subject: the guards it has there, and who waits in line for it. A guard, or a waiter,
 // of several names is in the place of each.
 type place struct {
-	guards  []*Guard  // attempts on their way, and held guards until their release is confirmed
+	guards []*Guard  // attempts on their way, and held guards until their release is confirmed
+	line   *line     // nil where nobody waits
+	tries  int32     // calls that do not wait, from their first attempt to their last: 0 or 1, or of a semaphore or readers more
+	slots  int32     // of a semaphore; 0 for a lock
+	one    [1]*Guard // room for the usual one
+}
+
+// line is who waits in a place, and what they know. Most locks are held with nobody behind them.
+type line struct {
 	waiters []*waiter // in the order of their calls; only the first ones speak to the nodes
 	patience
-	tries int       // calls that do not wait, from their first attempt to their last: 0 or 1, or of a semaphore or readers more
-	slots int       // of a semaphore; 0 for a lock
-	one   [1]*Guard // room for the usual one
+	one [1]*waiter // room for the usual one
+}
+
+// waiters are those in the place's line.
+func (p *place) waiters() []*waiter {
+	if p.line == nil {
+		return nil
+	}
+	return p.line.waiters
 }
 
 // enter puts an attempt in its place, where pushes find it. It must be there before anything is sent. Of a semaphore these are the
@@ -81,7 +95,7 @@ func (l *Locker) enterLocked(g *Guard, choices []slotChoice) error {
 	for of := range g.subjects {
 		p := l.placeOf(of)
 		if g.life.slots != 0 {
-			p.slots = g.life.slots
+			p.slots = int32(g.life.slots)
 			g.life.slot = p.chooseSlot(choices)
 			g.lock.Slot, g.lock.Bucket = int16(g.life.slot), node.FenceBucket(node.SlotFence(g.life.name, g.life.slot))
 		}
@@ -116,10 +130,10 @@ func (p *place) chooseSlot(choices []slotChoice) int {
 // full reports whether a call that does not wait is refused without asking anybody: of readers by those who write alone.
 func (p *place) full(g *Guard) bool {
 	if g.life.slot == node.Reader {
-		return slices.ContainsFunc(p.waiters, func(w *waiter) bool { return !w.reads }) ||
+		return slices.ContainsFunc(p.waiters(), func(w *waiter) bool { return !w.reads }) ||
 			slices.ContainsFunc(p.guards, func(o *Guard) bool { return o.life.slot == node.Writer })
 	}
-	return len(p.waiters) > 0 || len(p.guards) >= p.slots
+	return len(p.waiters()) > 0 || len(p.guards) >= int(p.slots)
 }
 
 // doing says in words what goes on in a place. It reads of each guard what needs no mutex: a guard locks its own first.
@@ -131,7 +145,7 @@ func (p *place) doing() string {
 			return "holds it"
 		case g.ended.Load():
 			what = "is releasing it"
-		case len(p.waiters) == 0:
+		case len(p.waiters()) == 0:
 			what = "is asking for it"
 		}
 	}
@@ -156,9 +170,12 @@ func (l *Locker) leave(g *Guard) {
 	}
 }
 
-// tidy drops a place in which nothing is going on.
+// tidy drops a place in which nothing is going on, and a line in which nobody waits and of which nothing is known.
 func (l *Locker) tidy(of subject, p *place) {
-	if len(p.guards) == 0 && len(p.waiters) == 0 && p.tries == 0 {
+	if p.line != nil && len(p.line.waiters) == 0 && p.line.patience == (patience{}) {
+		p.line = nil
+	}
+	if len(p.guards) == 0 && len(p.waiters()) == 0 && p.tries == 0 {
 		delete(l.places, of)
 	}
 }
@@ -253,7 +270,8 @@ func (l *Locker) tellWaiters() {
 }
 
 func (p *place) tellSpeakers() {
-	for _, w := range p.waiters[:min(p.speakers(), len(p.waiters))] {
+	waiters := p.waiters()
+	for _, w := range waiters[:min(p.speakers(), len(waiters))] {
 		w.tell()
 	}
 }

@@ -94,7 +94,7 @@ func (rw *RW) checkUpgrade(ctx context.Context) error {
 		if g.l == rw.l && g.life.slot == node.Reader && g.life.name == rw.name && g.Err() == nil {
 			return fmt.Errorf("%w: %q: release %v first", ErrUpgrade, rw.name, g)
 		}
-		ctx = g.ctx.Context // and what that one was acquired with
+		ctx = g.base // and what that one was acquired with
 	}
 	return nil
 }

@@ -127,15 +127,20 @@ func (l *Locker) lineUp(of []subject, h *hold, r *request) (*waiter, error) {
 	l.waiters[w.id] = w
 	for _, of := range of {
 		p := l.placeOf(of)
-		p.slots = h.slots
-		at := len(p.waiters)
-		for r != nil && at > 0 && p.waiters[at-1].request == nil {
+		p.slots = int32(h.slots)
+		if p.line == nil {
+			p.line = &line{}
+			p.line.waiters = p.line.one[:0]
+		}
+		before := p.line.waiters
+		at := len(before)
+		for r != nil && at > 0 && before[at-1].request == nil {
 			at--
 		}
 		if len(w.of) > 1 && at > 0 && ticket != 0 { // one ticket for all its lines, behind all who stand there
-			ticket = max(ticket, p.waiters[at-1].ticket+1)
+			ticket = max(ticket, before[at-1].ticket+1)
 		}
-		p.waiters = slices.Insert(p.waiters, at, w)
+		p.line.waiters = slices.Insert(before, at, w)
 	}
 	l.drawTickets(w, ticket)
 	return w, nil
@@ -167,7 +172,7 @@ func (p *place) drawTickets(ticket uint64) {
 	if ticket == 0 {
 		return
 	}
-	for _, w := range p.waiters {
+	for _, w := range p.waiters() {
 		if w.ticket == 0 && w.request != nil {
 			w.ticket = max(1, ticket/1000) // in ms, and so before all that are in µs
 		} else if w.ticket == 0 {
@@ -183,7 +188,7 @@ func (l *Locker) stepAside(w *waiter) {
 	delete(l.waiters, w.id)
 	for _, of := range w.of {
 		p := l.places[of]
-		p.waiters = slices.DeleteFunc(p.waiters, func(x *waiter) bool { return x == w })
+		p.line.waiters = slices.DeleteFunc(p.line.waiters, func(x *waiter) bool { return x == w })
 		p.tellSpeakers()
 		l.tidy(of, p)
 	}
@@ -201,11 +206,11 @@ func (p *place) speakers() int { return max(speakers, p.atOnce()+1) }
 
 // atOnce is how many of the place's line may be served at the same time.
 func (p *place) atOnce() int {
-	readers := 0
-	for readers < min(len(p.waiters), maxReaders) && p.waiters[readers].reads {
+	readers, waiters := 0, p.waiters()
+	for readers < min(len(waiters), maxReaders) && waiters[readers].reads {
 		readers++
 	}
-	return max(p.slots, readers)
+	return max(int(p.slots), readers)
 }
 
 // maxReaders bounds how many readers of one Locker speak to the nodes while they wait.
@@ -221,8 +226,8 @@ func (l *Locker) speaks(w *waiter) bool {
 	defer l.mu.Unlock()
 	for _, of := range w.of {
 		p := l.places[of]
-		i := slices.Index(p.waiters, w)
-		if i != 0 && i >= p.atOnce() && (i >= p.speakers() || !p.waiters[i-1].placed.Load()) {
+		i := slices.Index(p.waiters(), w)
+		if i != 0 && i >= p.atOnce() && (i >= p.speakers() || !p.waiters()[i-1].placed.Load()) {
 			return false
 		}
 	}
@@ -238,8 +243,9 @@ func (l *Locker) placed(w *waiter) {
 	defer l.mu.Unlock()
 	for _, of := range w.of {
 		if p := l.places[of]; p != nil {
-			if i := slices.Index(p.waiters, w) + 1; i > 0 && i < min(p.speakers(), len(p.waiters)) {
-				p.waiters[i].tell()
+			waiters := p.waiters()
+			if i := slices.Index(waiters, w) + 1; i > 0 && i < min(p.speakers(), len(waiters)) {
+				waiters[i].tell()
 			}
 		}
 	}
@@ -387,7 +393,7 @@ func (l *Locker) patient(w *waiter, err error) error {
 	}
 	l.mu.Lock()
 	for _, of := range w.of {
-		p := l.places[of]
+		p := l.places[of].line
 		p.last = qe
 		switch {
 		case qe.kind == ErrNotLocked, reachable >= qe.Quorum: // a node still within its time is reachable
@@ -407,13 +413,13 @@ func (l *Locker) hopeless(w *waiter) (err error) {
 	defer l.mu.Unlock()
 	for _, of := range w.of {
 		p := l.places[of]
-		if p.since == 0 || l.clock.Now()-max(p.since, w.began) < l.option.KeyValidity {
+		if p.line.since == 0 || l.clock.Now()-max(p.line.since, w.began) < l.option.KeyValidity {
 			continue
 		}
-		for _, other := range p.waiters[min(p.speakers(), len(p.waiters)):] {
+		for _, other := range p.line.waiters[min(p.speakers(), len(p.line.waiters)):] {
 			other.tell()
 		}
-		err = fmt.Errorf("redlock: gave up after %v without a reachable quorum: %w", l.option.KeyValidity, p.last)
+		err = fmt.Errorf("redlock: gave up after %v without a reachable quorum: %w", l.option.KeyValidity, p.line.last)
 	}
 	return err
 }
@@ -423,7 +429,7 @@ func (l *Locker) lastAnswers(w *waiter) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, of := range w.of {
-		if last := l.places[of].last; last != nil {
+		if last := l.places[of].line.last; last != nil {
 			return last
 		}
 	}
