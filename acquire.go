@@ -207,7 +207,7 @@ func (l *Locker) endDisplaced(g *Guard) {
 	}
 	for _, other := range l.guardsOf(g.subject()) {
 		g.mu.Lock()
-		displaced := g.life.displaced[other.life.owner] != nil
+		displaced := g.life.rarely().displaced[other.life.owner] != nil
 		g.mu.Unlock()
 		if displaced {
 			other.takenOver()

@@ -22,28 +22,30 @@ type asker struct {
 
 // noteAskers takes who asks for the lock by what node i has said of our own value.
 func (f *life) noteAskers(i int, a *answer, now time.Duration) {
-	if a.Err != nil || a.Code != codeOK && a.Code != codeWonBack || f.askers == nil && !strings.Contains(a.Text, ";"+askMark) {
+	askers := f.rarely().askers
+	if a.Err != nil || a.Code != codeOK && a.Code != codeWonBack || askers == nil && !strings.Contains(a.Text, ";"+askMark) {
 		return
 	}
 	listed := askersIn(a.Text)
 	for id, at := range listed {
 		at -= a.Offset.Hi
-		if f.askers[id] == nil && at+f.timeout > now {
-			if f.askers == nil {
-				f.askers = make(map[string]*asker)
+		if askers[id] == nil && at+f.timeout > now {
+			if askers == nil {
+				askers = make(map[string]*asker)
+				f.own().askers = askers
 			}
-			f.askers[id] = &asker{until: at, on: make(map[int]bool)}
+			askers[id] = &asker{until: at, on: make(map[int]bool)}
 		}
-		if k := f.askers[id]; k != nil {
+		if k := askers[id]; k != nil {
 			k.on[i] = true
 		}
 	}
-	for id, k := range f.askers {
+	for id, k := range askers {
 		if listed[id] == 0 {
 			delete(k.on, i)
 		}
 		if len(k.on) == 0 || k.until+f.timeout <= now {
-			delete(f.askers, id)
+			delete(askers, id)
 		}
 	}
 }
@@ -52,7 +54,7 @@ func (f *life) noteAskers(i int, a *answer, now time.Duration) {
 // within the time of a round has gone.
 func (f *life) askedUntil(now time.Duration) time.Duration {
 	first := time.Duration(0)
-	for _, k := range f.askers {
+	for _, k := range f.rarely().askers {
 		if k.until+f.timeout > now && (first == 0 || k.until < first) {
 			first = k.until
 		}

@@ -15,13 +15,16 @@ func (l *Locker) newGuard(ctx context.Context, name string, h hold) *Guard {
 	rules := cmp.Or(h.rules, &l.rules)
 	g := &Guard{
 		l:    l,
-		lock: node.Lock{Name: name, Bucket: node.FenceBucket(name), Lease: rules.lease, Names: h.names, Slots: int16(h.slots), Slot: int16(h.slot)},
+		lock: node.Lock{Name: name, Bucket: node.FenceBucket(name), Lease: rules.lease, Slots: int16(h.slots), Slot: int16(h.slot), Rarity: node.Usual},
 		life: life{
-			rules: rules, name: name, owner: crand.Text(), takeover: h.takeover, several: h.names != nil, slots: h.slots, slot: h.slot,
+			rules: rules, name: name, owner: crand.Text(), takeover: h.takeover, several: h.names != nil, slots: int16(h.slots), slot: int16(h.slot),
 			ballot: make(ballot, len(l.nodes)), by: l.set.Electorate(), pace: l.pace(rules),
 		},
 		decided: make(chan struct{}),
 		inLater: unscheduled,
+	}
+	if h.names != nil {
+		g.lock.Own().Names = h.names
 	}
 	switch h.slot {
 	case node.Writer, node.Reader:

@@ -218,15 +218,19 @@ func (f *life) clone() *life {
 		copied.clocks = slices.Clone(f.poll.clocks)
 		c.poll = &copied
 	}
-	if f.displaced != nil {
-		c.displaced = make(map[string]*displacement, len(f.displaced))
-		for owner, d := range f.displaced {
+	if f.rare != nil {
+		copied := *f.rare
+		c.rare = &copied
+	}
+	if displaced := f.rarely().displaced; displaced != nil {
+		c.rare.displaced = make(map[string]*displacement, len(displaced))
+		for owner, d := range displaced {
 			copied := *d
 			copied.on = make(map[int]time.Duration, len(d.on))
 			for i, until := range d.on {
 				copied.on[i] = until
 			}
-			c.displaced[owner] = &copied
+			c.rare.displaced[owner] = &copied
 		}
 	}
 	return &c
@@ -690,7 +694,7 @@ func (w *world) key(b *bytes.Buffer) {
 		flag(b, o.alive, o.dead, o.decided, o.forgot, o.ending != nil, f.cause != nil, f.staying, f.woken)
 		instant(b, o.wakeAt)
 		instant(b, f.round)
-		instant(b, f.confirmed)
+		instant(b, f.rarely().confirmed)
 	}
 	var columns [exploreNodes]string
 	var column bytes.Buffer
@@ -728,7 +732,7 @@ func (w *world) key(b *bytes.Buffer) {
 			instant(&column, v.owedUntil)
 			instant(&column, v.ghost)
 			flag(&column, v.away, v.doubted, v.checked, v.woken, v.voided, v.taken, v.late, v.inLine, v.said().err != nil,
-				v.renewedAt >= o.life.confirmed, v.said().first, l.pushed, l.looked, l.free)
+				v.renewedAt >= o.life.rarely().confirmed, v.said().first, l.pushed, l.looked, l.free)
 			if v.away {
 				putStep(&column, v.step)
 			}
@@ -747,7 +751,7 @@ func (w *world) key(b *bytes.Buffer) {
 			for _, g := range l.ghosts {
 				putStep(&column, g.step)
 			}
-			for owner, d := range o.life.displaced {
+			for owner, d := range o.life.rarely().displaced {
 				text(&column, owner)
 				flag(&column, d.ended)
 				instant(&column, d.until)

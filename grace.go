@@ -76,7 +76,7 @@ func (r *request) join(g *Guard) []int {
 		r.heard[i] = h
 	}
 	r.next = now + r.every
-	g.lock.Grace = max(time.Millisecond, r.until-now)
+	g.lock.Own().Grace = max(time.Millisecond, r.until-now)
 	return on
 }
 

@@ -130,7 +130,7 @@ func (g *Guard) LogValue() slog.Value {
 		attrs = slices.Insert(attrs, 3, slog.String("label", g.life.label))
 	}
 	if g.life.slot > 0 {
-		attrs = slices.Insert(attrs, 1, slog.Int("slot", g.life.slot))
+		attrs = slices.Insert(attrs, 1, slog.Int("slot", int(g.life.slot)))
 	}
 	return slog.GroupValue(attrs...)
 }

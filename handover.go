@@ -142,11 +142,12 @@ func (l *Locker) knowsOneOf(votes []exportedVote) bool {
 // resume makes an attempt one that takes an exported lock over.
 func (g *Guard) resume(x *exportedLock) {
 	f := &g.life
-	f.resumes = &resumption{owner: ownerOf(x.claim), votes: make(map[string]time.Duration, len(x.votes))}
+	exporter := &resumption{owner: ownerOf(x.claim), votes: make(map[string]time.Duration, len(x.votes))}
 	for _, v := range x.votes {
-		f.resumes.votes[v.process] = v.until
+		exporter.votes[v.process] = v.until
 	}
-	f.owner = f.resumes.owner[:identityLen] + crand.Text()[identityLen:]
-	f.token, g.lock.From = x.token, f.resumes.owner
+	f.own().resumes = exporter
+	f.owner = exporter.owner[:identityLen] + crand.Text()[identityLen:]
+	f.token, g.lock.Own().From = x.token, exporter.owner
 	g.lock.Claim = f.owner + x.claim[ownerLen:]
 }

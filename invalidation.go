@@ -30,7 +30,7 @@ func (l *Locker) keyPushed(i int, key string) {
 		return
 	}
 	for _, g := range l.guardsOf(subjectOf(name, 0, slot)) {
-		if g.life.slot == slot && (slot != node.Reader || strings.HasSuffix(key, g.life.owner)) || g.isHinderedBy(slot) {
+		if int(g.life.slot) == slot && (slot != node.Reader || strings.HasSuffix(key, g.life.owner)) || g.isHinderedBy(slot) {
 			g.pushed(i)
 		}
 	}

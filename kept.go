@@ -41,12 +41,12 @@ func (f *life) keepFor(now time.Duration) time.Duration {
 // keepAtEnd notes until when the nodes are to keep the lock taken although it has ended.
 func (f *life) keepAtEnd(cause error, now time.Duration) {
 	if f.atLeast != 0 {
-		f.keptUntil = f.heldAt + f.atLeast
+		f.own().keptUntil = f.heldAt + f.atLeast
 	}
 	if f.delay != 0 && (errors.Is(cause, ErrLost) || errors.Is(cause, ErrHeldTooLong)) {
-		f.keptUntil = max(f.keptUntil, now+f.delay)
+		f.own().keptUntil = max(f.rarely().keptUntil, now+f.delay)
 	}
 }
 
 // keptFor returns for how long a node is to keep the lock taken that is released at this moment.
-func (f *life) keptFor(now time.Duration) time.Duration { return max(0, f.keptUntil-now) }
+func (f *life) keptFor(now time.Duration) time.Duration { return max(0, f.rarely().keptUntil-now) }

@@ -33,28 +33,53 @@ type life struct {
 	movesOn  bool // the waiter asks for another slot at once, and stands in line by that
 	split    bool // it came to nothing, and by the nodes' answers nobody else can have the lock
 
-	pace    time.Duration     // to the next renewal
-	token   uint64            // fencing token, from phase raising on
-	poll    *poll             // in phase asking alone
-	resumes *resumption       // what it takes over from another process; nil for nothing
-	askers  map[string]*asker // who asks it to let go
+	handsBack bool  // it resumes, has failed at that, and what it got goes back
+	slot      int16 // of a semaphore, from 1; 0 for a lock
+	slots     int16 // how many the semaphore has
+
+	pace  time.Duration // to the next renewal
+	token uint64        // fencing token, from phase raising on
+	poll  *poll         // in phase asking alone
+	rare  *rarity       // what few lives have; nil: nothing of it
 
 	owner  string // random, one per attempt: a late release of one attempt must not delete another's vote
 	name   string
 	ticket uint64 // since when the call wants the lock, in node time; 0 for a takeover
-	slot   int    // of a semaphore, from 1; 0 for a lock
-	slots  int    // how many the semaphore has
 
-	longest   time.Duration // longest lease that a node may have stored for somebody: a taker's is never shorter
-	round     time.Duration // when the nodes' time is over to answer: an attempt's round, or the release
-	heldAt    time.Duration // when it was granted
-	freedAt   time.Duration // when it was released
-	keptUntil time.Duration // until when nodes are to keep it taken although it is over
-	cause     error         // why it is over
-	displaced map[string]*displacement
-	handsBack bool          // it has failed at that, and what it got goes back
-	confirmed time.Duration // of a taker that waited: renewals sent from then on count
+	round   time.Duration // when the nodes' time is over to answer: an attempt's round, or the release
+	heldAt  time.Duration // when it was granted
+	freedAt time.Duration // when it was released
+	cause   error         // why it is over
 }
+
+// rarity is what few lives have.
+type rarity struct {
+	resumes   *resumption              // what it takes over from another process; nil for nothing
+	askers    map[string]*asker        // who asks it to let go
+	keptUntil time.Duration            // until when nodes are to keep it taken although it is over
+	longest   time.Duration            // longest lease that a node may have stored for somebody: a taker's is never shorter
+	displaced map[string]*displacement // by a taker
+	confirmed time.Duration            // of a taker that waited: renewals sent from then on count
+}
+
+// rarely is the rarity of the life, to be read.
+func (f *life) rarely() rarity {
+	if f.rare == nil {
+		return rarity{}
+	}
+	return *f.rare
+}
+
+// own is the same, to be written to.
+func (f *life) own() *rarity {
+	if f.rare == nil {
+		f.rare = new(rarity)
+	}
+	return f.rare
+}
+
+// resumes is what the life takes over from another process; nil for nothing.
+func (f *life) resumes() *resumption { return f.rarely().resumes }
 
 // poll is what a life needs to know while the nodes are asked, and not any longer.
 type poll struct {
@@ -217,7 +242,7 @@ func (f *life) on(e event, now time.Duration) *orders {
 	case rostered:
 		f.rostered(e.by, now)
 	case acknowledged:
-		if d := f.displaced[e.owner]; d != nil {
+		if d := f.rarely().displaced[e.owner]; d != nil {
 			d.ended = true
 		}
 	}
@@ -256,7 +281,9 @@ func (f *life) ask(e event, now time.Duration) {
 	f.phase = asking
 	f.by = e.by
 	f.round = now + f.timeout
-	f.longest = e.longest
+	if e.longest != 0 {
+		f.own().longest = e.longest
+	}
 	f.poll = &poll{proposal: e.proposal, askOn: e.askOn, pause: e.pause, clocks: make([]clocked, len(f.ballot))}
 	for i := range f.ballot {
 		f.ballot[i].due = question
@@ -301,7 +328,7 @@ func (f *life) roundOver(now time.Duration) {
 					continue
 				}
 				v.state = failed
-				if v.due != whenItIsKnown && (v.said().err == nil || f.resumes == nil) {
+				if v.due != whenItIsKnown && (v.said().err == nil || f.resumes() == nil) {
 					v.note(silent)
 				}
 			}
@@ -418,7 +445,7 @@ func (f *life) fail(now time.Duration) {
 		f.split = !taken
 	}
 	e.takenOver = f.takeover != noTakeover && f.rivals() > 0
-	if f.resumes != nil {
+	if f.resumes() != nil {
 		e.kind = f.notResumed()
 	}
 	f.movesOn = f.slots != 0 && f.slotChoices(now, 0)[0].at == now
@@ -439,7 +466,7 @@ func (f *life) end(cause error, now time.Duration) {
 		return
 	}
 	attempted := f.phase != held
-	f.handsBack = attempted && f.resumes != nil && f.returns()
+	f.handsBack = attempted && f.resumes() != nil && f.returns()
 	if !attempted {
 		f.keepAtEnd(cause, now)
 	}
@@ -470,7 +497,7 @@ func (f *life) arm(now time.Duration) {
 		if f.phase == asking && f.poll.askAt != 0 {
 			f.out.wakeAt = min(f.round, f.poll.askAt)
 		}
-		if f.resumes != nil {
+		if f.resumes() != nil {
 			f.out.wakeAt = f.resumesAt()
 		}
 		return
@@ -593,7 +620,7 @@ func (f *life) outcome(now time.Duration) error {
 // report says how the votes stand.
 func (f *life) report(now time.Duration, kind error) *QuorumError {
 	by := f.lacking(now)
-	e := &QuorumError{Name: f.name, Votes: f.votesOf(by, now, -1, false), Quorum: f.quorum(), Nodes: f.size(), kind: kind, slot: f.slot}
+	e := &QuorumError{Name: f.name, Votes: f.votesOf(by, now, -1, false), Quorum: f.quorum(), Nodes: f.size(), kind: kind, slot: int(f.slot)}
 	if by != nil {
 		e.Quorum, e.Nodes = by.Quorum, by.Size
 	}
@@ -633,7 +660,7 @@ func (f *life) unconfirmed() error {
 	if confirmed >= f.quorum() {
 		return nil
 	}
-	e := &QuorumError{Name: f.name, Votes: confirmed, Quorum: f.quorum(), Nodes: f.size(), kind: ErrNoQuorum, freed: true, slot: f.slot}
+	e := &QuorumError{Name: f.name, Votes: confirmed, Quorum: f.quorum(), Nodes: f.size(), kind: ErrNoQuorum, freed: true, slot: int(f.slot)}
 	for i := range f.ballot {
 		v := &f.ballot[i]
 		if !v.away && v.owedUntil == 0 || !f.isVoter(i) {

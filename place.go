@@ -25,7 +25,7 @@ const (
 )
 
 // subject is what the guard is about, if it is of one name.
-func (g *Guard) subject() subject { return subjectOf(g.life.name, g.life.slots, g.life.slot) }
+func (g *Guard) subject() subject { return subjectOf(g.life.name, int(g.life.slots), int(g.life.slot)) }
 
 // subjects are all that the guard is about: of several names the lock of each.
 func (g *Guard) subjects(yield func(subject) bool) {
@@ -96,8 +96,8 @@ func (l *Locker) enterLocked(g *Guard, choices []slotChoice) error {
 		p := l.placeOf(of)
 		if g.life.slots != 0 {
 			p.slots = int32(g.life.slots)
-			g.life.slot = p.chooseSlot(choices)
-			g.lock.Slot, g.lock.Bucket = int16(g.life.slot), node.FenceBucket(node.SlotFence(g.life.name, g.life.slot))
+			g.life.slot = int16(p.chooseSlot(choices))
+			g.lock.Slot, g.lock.Bucket = g.life.slot, node.FenceBucket(node.SlotFence(g.life.name, int(g.life.slot)))
 		}
 		p.guards = append(p.guards, g)
 	}
@@ -120,7 +120,7 @@ func (l *Locker) placeOf(of subject) *place {
 // chooseSlot returns the best slot that this Locker does not hold or ask for already.
 func (p *place) chooseSlot(choices []slotChoice) int {
 	for _, c := range choices {
-		if !slices.ContainsFunc(p.guards, func(g *Guard) bool { return g.life.slot == c.slot }) {
+		if !slices.ContainsFunc(p.guards, func(g *Guard) bool { return int(g.life.slot) == c.slot }) {
 			return c.slot
 		}
 	}

@@ -59,7 +59,7 @@ func (f *life) resumed(i int, a *answer, now time.Duration) {
 		v.note(a.Err)
 	}
 	v.nextAt = a.At + f.poll.pause
-	_, counted := f.resumes.votes[a.Server]
+	_, counted := f.resumes().votes[a.Server]
 	switch {
 	case a.Err == errForgotten || a.Err == nil && a.Code == codeOtherMarker:
 		v.note(refusal(codeOtherMarker, 0))
@@ -87,7 +87,7 @@ func (f *life) resumed(i int, a *answer, now time.Duration) {
 	case a.Code == codeAbsent:
 		v.state = refused
 		v.note(errAbsent)
-		if until, known := f.resumes.votes[a.Server]; known && a.At+a.Offset.Hi < until {
+		if until, known := f.resumes().votes[a.Server]; known && a.At+a.Offset.Hi < until {
 			v.note(errGoneEarly)
 		}
 		f.settleOwed(v, a.SentAt)
@@ -102,7 +102,7 @@ var errGoneEarly = fmt.Errorf("%w, before its lease was over", errAbsent)
 
 // resumeAgain asks those again that could not be asked, if it is time.
 func (f *life) resumeAgain(now time.Duration) {
-	if f.resumes == nil || f.phase != asking {
+	if f.resumes() == nil || f.phase != asking {
 		return
 	}
 	for i := range f.ballot {
@@ -114,7 +114,7 @@ func (f *life) resumeAgain(now time.Duration) {
 
 // isFellow reports whether an owner has resumed the same export, or is about to.
 func (f *life) isFellow(owner string) bool {
-	return len(owner) == ownerLen && owner[:identityLen] == f.owner[:identityLen] && owner != f.resumes.owner
+	return len(owner) == ownerLen && owner[:identityLen] == f.owner[:identityLen] && owner != f.resumes().owner
 }
 
 // returns reports whether whoever tries again may still resume the lock, now or once all who failed at it have given back

@@ -103,7 +103,7 @@ func (f *life) riskDue(now time.Duration) time.Duration {
 			due = append(due, v.until)
 		}
 	}
-	for _, k := range f.askers {
+	for _, k := range f.rarely().askers {
 		due = append(due, k.until+f.timeout)
 	}
 	next := time.Duration(0)

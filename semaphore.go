@@ -247,4 +247,4 @@ func (l *Locker) moveOn(g *Guard, h *hold) time.Duration {
 }
 
 // Slot returns the slot of a semaphore that the guard holds, from 1 to k; 0 for the guard of anything else.
-func (g *Guard) Slot() int { return max(0, g.life.slot) }
+func (g *Guard) Slot() int { return max(0, int(g.life.slot)) }

@@ -35,18 +35,20 @@ type displacement struct {
 // while the node's own clock says that the entry had not run out; and only where the value was ours already: one that is
 // granted anew, after somebody deleted the key, comes with no list at all.
 func (f *life) noteDisplaced(i int, a *answer) {
-	if f.takeover == noTakeover || a.Text == "" && f.displaced == nil {
+	displaced := f.rarely().displaced
+	if f.takeover == noTakeover || a.Text == "" && displaced == nil {
 		return
 	}
 	listed := displacedIn(a.Text)
 	for owner, until := range listed {
-		d := f.displaced[owner]
+		d := displaced[owner]
 		if d == nil {
 			d = &displacement{on: make(map[int]time.Duration)}
-			if f.displaced == nil {
-				f.displaced = make(map[string]*displacement)
+			if displaced == nil {
+				displaced = make(map[string]*displacement)
+				f.own().displaced = displaced
 			}
-			f.displaced[owner] = d
+			displaced[owner] = d
 		}
 		if d.on[i] == until {
 			continue // counted once: a list that goes on naming it must not put its end off
@@ -55,7 +57,7 @@ func (f *life) noteDisplaced(i int, a *answer) {
 		f.out.displaced = append(f.out.displaced, owner)
 		d.until = max(d.until, a.At+goneAfter(max(0, until-a.Offset.Lo-a.At), f.drift, f.bound))
 	}
-	for owner, d := range f.displaced {
+	for owner, d := range displaced {
 		_, still := listed[owner]
 		until, was := d.on[i]
 		switch {
@@ -72,7 +74,7 @@ func (f *life) noteDisplaced(i int, a *answer) {
 func (f *life) decideCleared(now time.Duration) {
 	waited := false
 	wakeAt := time.Duration(0)
-	for _, d := range f.displaced {
+	for _, d := range f.rarely().displaced {
 		switch {
 		case d.ended:
 		case d.until <= now:
@@ -88,7 +90,7 @@ func (f *life) decideCleared(now time.Duration) {
 		f.hold(now)
 	default:
 		// A lease was waited out, not acknowledged: what our votes said may be as old as that. Ask them again.
-		f.phase, f.confirmed, f.round = confirming, now, now+f.timeout
+		f.phase, f.own().confirmed, f.round = confirming, now, now+f.timeout
 		for i := range f.ballot {
 			f.ballot[i].due = question
 		}
@@ -100,7 +102,7 @@ func (f *life) decideConfirmed(now time.Duration) {
 	confirmed, open := 0, 0
 	for i := range f.ballot {
 		switch v := &f.ballot[i]; {
-		case v.counts(now) && v.renewedAt >= f.confirmed:
+		case v.counts(now) && v.renewedAt >= f.rarely().confirmed:
 			confirmed++
 		case v.away || v.due == question:
 			open++

@@ -168,7 +168,7 @@ func (f *life) send(i int, script script, now time.Duration) {
 		} else if v.owedUntil > now { // what may be stored is prolonged, and its answer may come when we are over
 			f.owe(v)
 		}
-		if f.resumes != nil && (f.phase == asking || v.step.MayWin) {
+		if f.resumes() != nil && (f.phase == asking || v.step.MayWin) {
 			v.step.Succeed = true
 		}
 	case scriptRelease:
@@ -199,7 +199,7 @@ func (f *life) standsWithout(i int, now time.Duration) bool {
 func (f *life) owe(v *vote) {
 	lease := max(f.lease+f.delay, f.atLeast)
 	if f.takeover != noTakeover {
-		lease = max(lease, f.longest)
+		lease = max(lease, f.rarely().longest)
 	}
 	v.owedUntil = max(v.owedUntil, v.step.NotAfter+goneAfter(lease, f.drift, 2*f.bound))
 }
@@ -232,7 +232,7 @@ func (f *life) next(i int, now time.Duration) {
 		}
 	case f.phase == held && !v.counts(now) && f.mustLeave(v):
 		f.send(i, scriptRelease, now)
-	case v.due == question && f.phase == asking && f.resumes == nil:
+	case v.due == question && f.phase == asking && f.resumes() == nil:
 		f.send(i, scriptAcquire, now)
 	case v.due == question:
 		f.send(i, scriptExtend, now)
@@ -334,7 +334,7 @@ func (f *life) voted(i int, a *answer, now time.Duration) {
 		f.askWhenKnown(v)
 	case a.Code == codeOtherSize:
 		v.state = failed
-		v.note(otherSize(a.Number, f.slots))
+		v.note(otherSize(a.Number, int(f.slots)))
 		f.settleOwed(v, a.SentAt)
 	case a.Code == codeLate && !v.late && f.phase == asking:
 		v.late, v.due = true, question // the node's clock was not where it was taken to be; now it is known
@@ -533,7 +533,7 @@ func (f *life) looked(i int, now time.Duration) {
 		if v.ghost > now && v.said().err == nil {
 			v.nextAt = v.ghost
 		}
-	case f.phase > asking || v.due == whenItIsKnown || f.resumes != nil && v.state == pending:
+	case f.phase > asking || v.due == whenItIsKnown || f.resumes() != nil && v.state == pending:
 		v.due = question
 	}
 }

@@ -162,7 +162,7 @@ func FuzzBatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		values := messages(t, text)
 		heard := &told{}
-		lock := &Lock{Name: "x"}
+		lock := &Lock{Name: "x", Rarity: Usual}
 		c := &caller{node: someNode(t)}
 		c.tellEach([]Delivery{
 			{To: heard, Lock: lock, Step: Step{Script: ScriptAcquire, Token: 5}},

@@ -142,18 +142,34 @@ type Receiver interface {
 // Lock is what the scripts are told of one attempt at a lock. It does not change once a step has been sent. What each step reads
 // stands together: of a lock that is held nobody has looked at it since its last renewal.
 type Lock struct {
-	Key    string   // of a lock; empty for anything else, and where it is to be put together
-	Claim  string   // the value that a node stores: owner, the ticket of a waiter or a try, and what comes behind it
-	Names  []string // several as one, in order; nil for one. Name is what people are told then
-	Bucket uint16   // the counter that fences the name
-	Slot   int16    // of a semaphore, from 1; Gate for its gate; Writer or Reader; 0 for a lock
-	Slots  int16    // how many the semaphore has; 0 for a gate, and for a lock
+	Key   string // of a lock; empty for anything else, and where it is to be put together
+	Claim string // the value that a node stores: owner, the ticket of a waiter or a try, and what comes behind it
+	*Rarity
+	Bucket uint16 // the counter that fences the name
+	Slot   int16  // of a semaphore, from 1; Gate for its gate; Writer or Reader; 0 for a lock
+	Slots  int16  // how many the semaphore has; 0 for a gate, and for a lock
 
 	Name   string
 	Waiter *string       // whose attempt it is; nil for one that does not wait
 	Lease  time.Duration // the longest for which a vote is counted
-	Grace  time.Duration // how long whoever holds the lock has to let go of it, where a waiter asks for that
-	From   string        // the owner that exported a lock which is being resumed; empty for any other
+}
+
+// Rarity is what few locks have.
+type Rarity struct {
+	Names []string      // several as one, in order; nil for one. Name is what people are told then
+	Grace time.Duration // how long whoever holds the lock has to let go of it, where a waiter asks for that
+	From  string        // the owner that exported a lock which is being resumed; empty for any other
+}
+
+// Usual is the Rarity of locks that have nothing of it. All share it: it is never written to.
+var Usual = new(Rarity)
+
+// Own is a lock's own Rarity, to be written to before a step is sent.
+func (l *Lock) Own() *Rarity {
+	if l.Rarity == Usual {
+		l.Rarity = new(Rarity)
+	}
+	return l.Rarity
 }
 
 const (
