@@ -255,8 +255,8 @@ func (w *world) tell(o *owner, e event) {
 		}
 		w.waiter.served = w.waiter.served || out.served
 	}
-	for _, i := range out.send {
-		o.links[i].asked = &flight{step: o.life.ballot[i].step, sentAt: w.now}
+	for _, s := range out.send {
+		o.links[s.node].asked = &flight{step: s.step, sentAt: w.now}
 	}
 	if out.wakeAt != 0 && (o.wakeAt == 0 || out.wakeAt < o.wakeAt) {
 		o.wakeAt = out.wakeAt
@@ -676,11 +676,14 @@ func (w *world) key(b *bytes.Buffer) {
 		number(b, n)
 	}
 	text := func(b *bytes.Buffer, s string) { b.WriteString(s); b.WriteByte(0) }
-	putStep := func(b *bytes.Buffer, s step) {
+	putGist := func(b *bytes.Buffer, s gist) {
 		number(b, int64(s.Script))
 		instant(b, s.NotAfter)
-		number(b, int64(s.Token))
 		flag(b, s.MayWin, s.TakeOver, s.Ended, s.Leave, s.Stay)
+	}
+	putStep := func(b *bytes.Buffer, s step) {
+		putGist(b, s.Gist)
+		number(b, int64(s.Token))
 	}
 	flag(b, w.waiter.woken, w.waiter.served)
 	for _, n := range []int{len(w.owners), w.waiter.asks, w.left.lost, w.left.late, w.left.slow, w.left.forget, w.left.pause, int(w.token)} {
@@ -730,11 +733,11 @@ func (w *world) key(b *bytes.Buffer) {
 			number(&column, int64(min(v.pushes, looksPerRound)))
 			instant(&column, v.nextAt)
 			instant(&column, v.owedUntil)
-			instant(&column, v.ghost)
+			instant(&column, v.ghost())
 			flag(&column, v.away, v.doubted, v.checked, v.woken, v.voided, v.taken, v.late, v.inLine, v.said().err != nil,
 				v.renewedAt >= o.life.rarely().confirmed, v.said().first, l.pushed, l.looked, l.free)
 			if v.away {
-				putStep(&column, v.step)
+				putGist(&column, v.step)
 			}
 			if l.asked != nil {
 				putStep(&column, l.asked.step)

@@ -71,8 +71,11 @@ type ModelNode = modelNode
 // Execute has the model do what a script does: "acquire", "extend" or "release", for one owner.
 func (n *modelNode) Execute(script, owner string, token, ticket uint64, lease, now time.Duration, flags map[string]bool) (code, number int64, text string, first bool) {
 	s := step{
-		Script: map[string]redlockScript{"acquire": scriptAcquire, "extend": scriptExtend, "release": scriptRelease}[script],
-		Token:  token, MayWin: flags["mayWin"], TakeOver: flags["takeOver"], Ended: flags["ended"], Stay: flags["stay"], Leave: flags["leave"],
+		Gist: gist{
+			Script: map[string]redlockScript{"acquire": scriptAcquire, "extend": scriptExtend, "release": scriptRelease}[script],
+			MayWin: flags["mayWin"], TakeOver: flags["takeOver"], Ended: flags["ended"], Stay: flags["stay"], Leave: flags["leave"],
+		},
+		Token: token,
 	}
 	a, _, woke := n.execute(s, &life{rules: &rules{lease: lease}, owner: owner, ticket: ticket, waits: flags["waits"]}, now)
 	if s.Script == scriptRelease {

@@ -284,9 +284,9 @@ func (g *Guard) carryOut(o *orders, together bool, node int, now time.Duration) 
 	if o.leave {
 		g.l.leave(g)
 	}
-	for _, i := range o.send {
-		if err := g.send(i, together); err != nil {
-			failed = append(failed, failedSend{i, err})
+	for _, s := range o.send {
+		if err := g.send(s, together); err != nil {
+			failed = append(failed, failedSend{s.node, err})
 		}
 	}
 	if o.freed {
@@ -326,9 +326,9 @@ func (g *Guard) tellOthers(o orders, node int) {
 	}
 }
 
-// send hands a node the step of its vote. What is due at one time leaves in one batch: the extender sees to that.
-func (g *Guard) send(i int, together bool) error {
-	n, d := g.l.nodes[i], node.Delivery{To: (*receiver)(g), Lock: &g.lock, Step: g.life.ballot[i].step}
+// send hands a node a step. What is due at one time leaves in one batch: the extender sees to that.
+func (g *Guard) send(s sending, together bool) error {
+	n, d := g.l.nodes[s.node], node.Delivery{To: (*receiver)(g), Lock: &g.lock, Step: s.step}
 	if together {
 		return n.Enqueue(d)
 	}

@@ -54,7 +54,7 @@ func (g *Guard) Export() ([]byte, error) {
 	for _, i := range nodes {
 		v := &g.life.ballot[i]
 		t, _ := g.l.nodes[i].Time(now)
-		x.votes = append(x.votes, exportedVote{v.server, max(0, t-now+v.renewedAt+g.life.lease)})
+		x.votes = append(x.votes, exportedVote{v.server.runID(), max(0, t-now+v.renewedAt+g.life.lease)})
 	}
 	g.handle(event{kind: handedOver})
 	return x.encode(), nil

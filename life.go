@@ -173,7 +173,7 @@ type failedSend struct {
 
 // orders are what an event has made due. They are good until the next event.
 type orders struct {
-	send    []int         // nodes that are to be sent the step of their vote
+	send    []sending
 	wakeAt  time.Duration // the next tick is due then, or before; 0: none is
 	valid   time.Duration // until when a held lock is alive if nothing renews it; 0: it is not held
 	ended   bool          // the context is done, with the cause
@@ -190,6 +190,12 @@ type orders struct {
 	woke       string       // the waiter that our release has woken there
 	displaced  []string     // owners that we have displaced
 	mistrusted []clockOffBy // nodes whose clocks are off the others'
+}
+
+// sending is a step that is to be sent to a node.
+type sending struct {
+	node int
+	step step
 }
 
 // on takes what has happened into the life and returns what is to be done.
@@ -528,7 +534,8 @@ func (f *life) settle(now time.Duration) {
 	for i := range f.ballot {
 		v := &f.ballot[i]
 		if v.owedUntil != 0 && v.owedUntil <= now && !v.away {
-			v.owedUntil, v.ghost = 0, 0 // the lease has run out
+			v.owedUntil = 0 // the lease has run out
+			v.noteGhost(0)
 		}
 		switch {
 		case v.away:

@@ -171,8 +171,8 @@ func (s *story) ofNode(i int, what, rest string) {
 }
 
 func (s *story) on(e event) {
-	for _, i := range s.f.on(e, s.now).send {
-		s.sentAt[i] = s.now
+	for _, sent := range s.f.on(e, s.now).send {
+		s.sentAt[sent.node] = s.now
 	}
 }
 

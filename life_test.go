@@ -35,7 +35,7 @@ func pausedGuard(t *testing.T) (g *Guard, pause func(time.Duration)) {
 	for i := range g.life.ballot {
 		g.life.ballot[i] = vote{
 			state: granted, until: g.life.claimUntil(now), token: 1, nextAt: now,
-			away: true, step: step{Script: scriptExtend, NotAfter: now + time.Minute},
+			away: true, step: gist{Script: scriptExtend, NotAfter: now + time.Minute},
 		}
 	}
 	require.NoError(t, g.Err())

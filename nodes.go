@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"time"
+	"unique"
 
 	"github.com/redlock-go/redlock/internal/node"
 )
@@ -12,6 +13,7 @@ import (
 
 type (
 	step     = node.Step
+	gist     = node.Gist
 	script   = node.Script
 	answer   = node.Answer
 	offset   = node.Offset
@@ -33,6 +35,22 @@ const (
 	codeInLine      = node.CodeInLine
 	codeOtherSize   = node.CodeOtherSize
 )
+
+// server is the run_id of a process. All votes of one share the text.
+type server struct{ id unique.Handle[string] }
+
+func (s *server) note(id string) {
+	if s.runID() != id {
+		s.id = unique.Make(id)
+	}
+}
+
+func (s *server) runID() string {
+	if *s == (server{}) {
+		return ""
+	}
+	return s.id.Value()
+}
 
 var errForgotten = node.ErrForgotten
 

@@ -52,7 +52,7 @@ func (f *life) noteObstacles(i int, a *answer) (displaced bool) {
 	if !a.Partial { // else a release is owed for what is still ours
 		f.settleOwed(v, a.SentAt)
 	}
-	d := denial{first: a.First}
+	d := denial{ghost: v.ghost(), first: a.First}
 	var held, waiting []error
 	seen := make(map[string]bool, len(a.Obstacles))
 	for _, o := range a.Obstacles {

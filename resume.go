@@ -35,7 +35,7 @@ func (f *life) exportable(now time.Duration) (nodes []int) {
 	for i := range f.ballot {
 		v := &f.ballot[i]
 		restores := v.away && (v.step.Script != scriptExtend || v.step.MayWin)
-		if v.counts(now) && !v.voided && v.ghost <= now && !restores {
+		if v.counts(now) && !v.voided && v.ghost() <= now && !restores {
 			nodes = append(nodes, i)
 		}
 	}
@@ -47,14 +47,15 @@ func (f *life) exported(now time.Duration) {
 	f.end(ErrExported, now)
 	for i := range f.ballot {
 		v := &f.ballot[i]
-		v.owedUntil, v.owedBefore, v.ghost, v.voided = 0, 0, 0, false
+		v.owedUntil, v.owedBefore, v.voided = 0, 0, false
+		v.noteGhost(0)
 	}
 }
 
 // resumed takes a node's answer to whether it has put our owner in the exporter's place.
 func (f *life) resumed(i int, a *answer, now time.Duration) {
 	v := &f.ballot[i]
-	v.no = nil
+	v.forget(a.SentAt)
 	if a.Err != nil {
 		v.note(a.Err)
 	}
@@ -77,7 +78,8 @@ func (f *life) resumed(i int, a *answer, now time.Duration) {
 		v.state = failed
 		v.note(errNotExported)
 	case a.Code == codeOK:
-		v.state, v.until, v.token, v.server = granted, f.claimUntil(a.SentAt), f.token, a.Server
+		v.state, v.until, v.token = granted, f.claimUntil(a.SentAt), f.token
+		v.server.note(a.Server)
 		v.renewedAt, v.nextAt = a.SentAt, a.SentAt+f.pace
 		f.owe(v)
 	case a.Code == codeHeld:

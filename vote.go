@@ -18,7 +18,6 @@ type vote struct {
 	renewedAt time.Duration // when the last step was sent that the node said yes to
 	// Owed.
 	owedUntil time.Duration // the node may store our owner until then: a release is owed; 0 for nothing
-	ghost     time.Duration // a step was cut off on its way and may still be executed until then
 	// Next.
 	nextAt time.Duration // when to renew, or to give back, if nothing is due at once
 
@@ -42,14 +41,15 @@ type vote struct {
 	refusals  uint8  // how many errors the node has answered since the last reply that was none, up to those that count
 
 	owedBefore time.Duration // owedUntil before the step that is on its way: still true if that did nothing
-	server     string        // run_id of the process that said yes last
+	server     server        // that said yes last
 	no         *denial       // what the node said that was no yes; nil: nothing. It is never written to: lives are copied
 	// On the wire.
-	step step // the one step that may be on its way: a second one could arrive before it
+	step gist // the one step that may be on its way: a second one could arrive before it
 }
 
 // denial is what a node said, or came to, that was no yes. Few votes have one for long.
 type denial struct {
+	ghost       time.Duration   // a step was cut off on its way and may still be executed until then
 	err         error           // why there is no vote
 	rival       string          // refused: who holds the lock there instead
 	rivalTicket uint64          // refused: since when they, or who is before us in line, have waited; 0: they have not
@@ -78,6 +78,30 @@ func (v *vote) note(err error) {
 	d := v.said()
 	d.err = err
 	v.no = &d
+}
+
+// ghost is until when a step that was cut off on its way may still be executed; 0: there is none.
+func (v *vote) ghost() time.Duration {
+	if v.no == nil {
+		return 0
+	}
+	return v.no.ghost
+}
+
+func (v *vote) noteGhost(until time.Duration) {
+	if until != v.ghost() {
+		d := v.said()
+		d.ghost = until
+		v.no = &d
+	}
+}
+
+// forget forgets what the node said that was no yes, but for a step that may be executed after the one that left at sentAt.
+func (v *vote) forget(sentAt time.Duration) {
+	ghost := v.ghost()
+	if v.no = nil; ghost > sentAt {
+		v.no = &denial{ghost: ghost}
+	}
 }
 
 // due is what a node is to be asked apart from regular renewals, as soon as nothing is on its way there.
@@ -142,11 +166,12 @@ func lostOnTheWay(a *answer) bool {
 // send puts the next step for node i on the wire, where nothing is.
 func (f *life) send(i int, script script, now time.Duration) {
 	v := &f.ballot[i]
-	v.step = step{Script: script, NotAfter: now + f.timeout, Keep: f.keepFor(now)}
+	v.step = gist{Script: script, NotAfter: now + f.timeout}
+	keep, token := f.keepFor(now), uint64(0)
 	v.owedBefore = v.owedUntil
 	switch script {
 	case scriptAcquire:
-		v.step.Token, v.step.NotAfter = f.poll.proposal, f.round
+		token, v.step.NotAfter = f.poll.proposal, f.round
 		v.step.TakeOver = f.takeover != noTakeover && !v.taken || slices.Contains(f.poll.askOn, i)
 		v.asks++
 		if v.state == refused {
@@ -154,7 +179,7 @@ func (f *life) send(i int, script script, now time.Duration) {
 		}
 		f.owe(v)
 	case scriptExtend:
-		v.step.Token = f.token
+		token = f.token
 		// Won back only where it is lost, and never at once after a push, only when a renewal is due: somebody who
 		// deletes a lock on all nodes, one after the other, means it. A vote that was never had nobody can delete: it is taken as soon as
 		// a push says that it may be free, or those who wait would have it each time before we ask.
@@ -174,13 +199,13 @@ func (f *life) send(i int, script script, now time.Duration) {
 	case scriptRelease:
 		v.step.GiveBack = f.handsBack
 		v.step.Stay, v.step.Leave = f.staying && !f.movesOn, f.mustLeave(v)
-		v.step.Keep = f.keptFor(now)
+		keep = f.keptFor(now)
 		if v.step.Ended = f.phase == over; v.step.Ended { // else it must not come late and delete what was won back since
 			v.step.NotAfter = 0
 		}
 	}
 	v.due, v.away, v.doubted, v.checked = nothing, true, false, false
-	f.out.send = append(f.out.send, i)
+	f.out.send = append(f.out.send, sending{i, step{Gist: v.step, Keep: keep, Token: token}})
 }
 
 // mayCountAgain reports whether a vote of a held lock that does not count may count again: only while a quorum stands
@@ -188,7 +213,7 @@ func (f *life) send(i int, script script, now time.Duration) {
 // to life after somebody else had held the lock in between. It is judged when the step is sent and again when the answer
 // comes. Before a lock is held there is nothing to be continuous with.
 func (f *life) mayCountAgain(i int, now time.Duration) bool {
-	return f.standsWithout(i, now) && f.ballot[i].ghost <= now
+	return f.standsWithout(i, now) && f.ballot[i].ghost() <= now
 }
 
 func (f *life) standsWithout(i int, now time.Duration) bool {
@@ -207,11 +232,12 @@ func (f *life) owe(v *vote) {
 // settleOwed notes that by its answer to a step that was sent at sentAt the node does not store our owner, unless a step
 // that was cut off could still put it there then: the answer may be older than that, however late it comes.
 func (f *life) settleOwed(v *vote, sentAt time.Duration) {
-	if v.ghost > sentAt {
-		v.nextAt = v.ghost // to be released again once it cannot
+	if v.ghost() > sentAt {
+		v.nextAt = v.ghost() // to be released again once it cannot
 		return
 	}
-	v.owedUntil, v.ghost = 0, 0
+	v.owedUntil = 0
+	v.noteGhost(0)
 }
 
 // next sends what is due on node i, if nothing is on its way.
@@ -221,7 +247,8 @@ func (f *life) next(i int, now time.Duration) {
 		return
 	}
 	if v.voided && v.owedUntil <= now { // the lease has run out by itself
-		v.voided, v.owedUntil, v.ghost = false, 0, 0
+		v.voided, v.owedUntil = false, 0
+		v.noteGhost(0)
 		v.nextAt = now + f.pace
 		return
 	}
@@ -244,7 +271,7 @@ func (f *life) answered(i int, a *answer, now time.Duration) {
 	v := &f.ballot[i]
 	v.away = false
 	if lostOnTheWay(a) && v.step.NotAfter != 0 {
-		v.ghost = v.step.NotAfter + 2*f.bound // its "not after" may be a bound too late, and so may its clock
+		v.noteGhost(v.step.NotAfter + 2*f.bound) // its "not after" may be a bound too late, and so may its clock
 	}
 	if v.step.Script == scriptRelease {
 		f.released(v, a, now)
@@ -298,7 +325,8 @@ func (f *life) voted(i int, a *answer, now time.Duration) {
 		f.giveBack(v, errStraggler) // a straggler is added only while a quorum stands without it
 	case a.Code == codeOK:
 		v.state, v.until, v.token = granted, f.claimUntil(a.SentAt), uint64(a.Number)
-		v.renewedAt, v.server, v.taken = a.SentAt, a.Server, true
+		v.renewedAt, v.taken = a.SentAt, true
+		v.server.note(a.Server)
 		v.due = nothing
 		if f.phase == raising && v.token < f.token {
 			v.due = question
@@ -393,9 +421,10 @@ func (f *life) renewed(i int, a *answer, now time.Duration) {
 			v.until = min(f.claimUntil(a.SentAt), now+a.Within)
 		}
 	case yes && (a.Code == codeOK && v.counts(now) || a.Code == codeWonBack && f.standsWithout(i, now) || f.mayCountAgain(i, now)):
-		v.state, v.until, v.token = granted, f.claimUntil(a.SentAt), max(v.token, v.step.Token)
-		v.no, v.late = nil, false
-		v.renewedAt, v.server, v.nextAt = a.SentAt, a.Server, a.SentAt+f.pace
+		v.state, v.until, v.token = granted, f.claimUntil(a.SentAt), max(v.token, f.token)
+		v.forget(a.SentAt)
+		v.late, v.renewedAt, v.nextAt = false, a.SentAt, a.SentAt+f.pace
+		v.server.note(a.Server)
 		f.owe(v)
 		f.noteDisplaced(i, a)
 	case yes: // too late to be continuous with what we had
@@ -530,8 +559,8 @@ func (f *life) looked(i int, now time.Duration) {
 	switch {
 	case f.phase == over:
 		v.nextAt = min(v.nextAt, now)
-		if v.ghost > now && v.said().err == nil {
-			v.nextAt = v.ghost
+		if v.ghost() > now && v.said().err == nil {
+			v.nextAt = v.ghost()
 		}
 	case f.phase > asking || v.due == whenItIsKnown || f.resumes() != nil && v.state == pending:
 		v.due = question

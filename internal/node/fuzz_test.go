@@ -72,7 +72,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, script uint8) {
 		values := messages(t, text)
 		var a Answer
-		someNode(t).answerOf(&a, &Delivery{Step: Step{Script: Script(script % uint8(scriptCount))}}, values)
+		someNode(t).answerOf(&a, &Delivery{Step: Step{Gist: Gist{Script: Script(script % uint8(scriptCount))}}}, values)
 		if len(values) == 0 {
 			require.Error(t, a.Err)
 		}
@@ -165,9 +165,9 @@ func FuzzBatch(f *testing.F) {
 		lock := &Lock{Name: "x", Rarity: Usual}
 		c := &caller{node: someNode(t)}
 		c.tellEach([]Delivery{
-			{To: heard, Lock: lock, Step: Step{Script: ScriptAcquire, Token: 5}},
-			{To: heard, Lock: lock, Step: Step{Script: ScriptExtend}},
-			{To: heard, Lock: lock, Step: Step{Script: ScriptRelease}},
+			{To: heard, Lock: lock, Step: Step{Gist: Gist{Script: ScriptAcquire}, Token: 5}},
+			{To: heard, Lock: lock, Step: Step{Gist: Gist{Script: ScriptExtend}}},
+			{To: heard, Lock: lock, Step: Step{Gist: Gist{Script: ScriptRelease}}},
 		}, values, &Answer{})
 		require.Len(t, heard.answers, 3)
 		if text == usual {

@@ -8,9 +8,14 @@ import (
 
 // Step is what a script is to do on one node.
 type Step struct {
+	Gist
+	Keep  time.Duration // how long the node keeps the key; release: how long the lock stays taken although it is over
+	Token uint64        // acquire: proposed; extend: to be stored
+}
+
+// Gist is that of a step by which its answer is judged.
+type Gist struct {
 	NotAfter time.Duration // local instant after which it does nothing
-	Keep     time.Duration // how long the node keeps the key; release: how long the lock stays taken although it is over
-	Token    uint64        // acquire: proposed; extend: to be stored
 	Script   Script
 	MayWin   bool // extend: an absent key may be won back
 	TakeOver bool // acquire: from whoever holds it; of a waiter: who is asked to let go

@@ -10,7 +10,7 @@ import (
 // A batch is told one lease and one "not after" for the steps that they do for: none is done after its own, and none long before.
 func TestStepsPassForEachOther(t *testing.T) {
 	const sentAt, lease = 100 * time.Second, 10 * time.Second
-	usual := &Delivery{Step: Step{Script: ScriptExtend, NotAfter: sentAt + 700*time.Millisecond, Keep: lease}}
+	usual := &Delivery{Step: Step{Gist: Gist{Script: ScriptExtend, NotAfter: sentAt + 700*time.Millisecond}, Keep: lease}}
 	for _, row := range []struct {
 		notAfter, keep time.Duration
 		passes         bool
@@ -22,9 +22,9 @@ func TestStepsPassForEachOther(t *testing.T) {
 		{700 * time.Millisecond, lease + time.Millisecond, false},
 		{700 * time.Millisecond, lease + time.Microsecond, true}, // the nodes are told whole ms
 	} {
-		s := &Delivery{Step: Step{Script: ScriptAcquire, NotAfter: sentAt + row.notAfter, Keep: row.keep}}
+		s := &Delivery{Step: Step{Gist: Gist{Script: ScriptAcquire, NotAfter: sentAt + row.notAfter}, Keep: row.keep}}
 		require.Equal(t, row.passes, s.passesFor(usual, sentAt), "%+v", row)
 	}
-	release := Delivery{Step: Step{Script: ScriptRelease}}
-	require.Equal(t, usual, usualOf([]Delivery{release, *usual, {Step: Step{Script: ScriptAcquire}}}))
+	release := Delivery{Step: Step{Gist: Gist{Script: ScriptRelease}}}
+	require.Equal(t, usual, usualOf([]Delivery{release, *usual, {Step: Step{Gist: Gist{Script: ScriptAcquire}}}}))
 }
