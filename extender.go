@@ -37,8 +37,8 @@ type wakeUp struct {
 }
 
 const (
-	// soonWithin is how far ahead instants are put in order.
-	soonWithin = 64 * time.Millisecond
+	// soonPart is how far ahead instants are put in order, as a part of ExtendInterval: not so far that most are.
+	soonPart = 16
 	// together is how many guards are woken before their steps leave: a large batch to each node. All that are due after a long
 	// pause would leave memory that has just been read.
 	together = 64
@@ -176,7 +176,7 @@ func (e *extender) crowded() bool {
 
 // sort puts in order what is due within a while. The caller has the mutex.
 func (e *extender) sort(now time.Duration) {
-	e.before, e.first = now+soonWithin, math.MaxInt64
+	e.before, e.first = now+e.l.option.ExtendInterval/soonPart, math.MaxInt64
 	for i := 0; i < len(e.later); {
 		w := e.later[i]
 		if w.at >= e.before {
