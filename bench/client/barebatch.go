@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"hash/fnv"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -13,10 +15,14 @@ import (
 )
 
 // bareBatch is the least that a lock with pushes can do in batches: one script for what leaves a client together, of SET NX PX
-// and of GET and DEL, with key tracking on. It has no fencing, line, marker, validity or renewal by name: held keys are renewed
+// and of GETEX, which tracks nothing, and DEL, and of one read of all keys, which has key tracking on. It has no fencing, line, marker, validity or renewal by name: held keys are renewed
 // in the order in which they were taken, so many to a script, and nobody looks at the clock. What it costs no lock can save.
+//
+// Fenced, it is the least that a lock with redlock's promises can do: a fencing token that rises, a node that has lost its memory or is
+// another process refuses, what arrives late does nothing, a bad key fails its own step alone, and whoever waits is before us.
 type bareBatch struct {
 	prefix string
+	fenced bool
 	nodes  []*bareNode
 	quorum int
 
@@ -25,14 +31,18 @@ type bareBatch struct {
 }
 
 type bareNode struct {
+	of     *bareBatch
 	client rueidis.Client
 	steps  chan bareStep
 }
 
 type bareStep struct {
-	kind, key, owner string
-	answer           chan<- error
+	kind, key, owner, fence string
+	answer                  chan<- error
 }
+
+// marker is as long as redlock's.
+const marker = "0123456789012345678901234567890123456789:0:0:10000:5:0123456789:again:off"
 
 // atOnce is how many steps a script has at the most, as redlock's.
 const atOnce = 64
@@ -43,7 +53,7 @@ for a = 2, #ARGV, 2 do
   local kind, owner, key = ARGV[a], ARGV[a + 1], KEYS[k]
   if kind == 'set' then
     answers[k] = redis.call('SET', key, owner, 'NX', 'PX', ARGV[1]) and 1 or 0
-  elseif redis.call('GET', key) ~= owner then
+  elseif redis.call('GETEX', key) ~= owner then
     answers[k] = 0
   elseif kind == 'del' then
     answers[k] = redis.call('DEL', key)
@@ -52,10 +62,63 @@ for a = 2, #ARGV, 2 do
   end
   k = k + 1
 end
+redis.call('EXISTS', unpack(KEYS))
 return answers`)
 
-func openBareBatch(prefix string, nodes []Node, m *meter) (locker, error) {
-	b := &bareBatch{prefix: prefix, quorum: len(nodes)/2 + 1}
+var fencedScript = rueidis.NewLuaScript(`
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local same = redis.call('GETEX', KEYS[1]) == ARGV[1]
+local waiting = redis.call('SETRANGE', ARGV[2], 0, '') > 0
+local lease = ARGV[3]
+
+local function set(key, owner, token, notAfter, fence)
+  if not same or now > tonumber(notAfter) or waiting then return 0 end
+  if not redis.call('SET', key, owner, 'NX', 'PX', lease) then return 0 end
+  local last = redis.call('SET', fence, token, 'GET')
+  if last and tonumber(last) >= tonumber(token) then
+    token = string.format('%.0f', last + 1)
+    redis.call('SET', fence, token)
+  end
+  return token
+end
+
+local function del(key, owner)
+  if redis.call('GETEX', key) ~= owner then return 0 end
+  return redis.call('DEL', key)
+end
+
+local answers, n, a, k = {}, 1, 4, 2
+while a < #ARGV do
+  local done, answer
+  if ARGV[a] == 'set' then
+    done, answer = pcall(set, KEYS[k], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4])
+    k, a = k + 1, a + 5
+  else
+    done, answer = pcall(del, ARGV[a + 2], ARGV[a + 1])
+    a = a + 3
+  end
+  answers[n] = done and answer or 0
+  n = n + 1
+end
+redis.call('EXISTS', unpack(KEYS))
+return answers`)
+
+// fence is which of its counters fences a name, as redlock's are: by hash.
+func (b *bareBatch) fence(name string) string {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	return b.prefix + ":fence:" + strconv.Itoa(int(h.Sum32()&0xffff))
+}
+
+func openBareBatch(fenced bool) func(string, []Node, *meter) (locker, error) {
+	return func(prefix string, nodes []Node, m *meter) (locker, error) {
+		return newBareBatch(prefix, fenced, nodes, m)
+	}
+}
+
+func newBareBatch(prefix string, fenced bool, nodes []Node, m *meter) (locker, error) {
+	b := &bareBatch{prefix: prefix, fenced: fenced, quorum: len(nodes)/2 + 1}
 	for _, option := range rueidisOptions(nodes, m) {
 		option.AlwaysPipelining = true
 		option.ClientTrackingOptions = []string{"NOLOOP"}
@@ -64,7 +127,10 @@ func openBareBatch(prefix string, nodes []Node, m *meter) (locker, error) {
 		if err != nil {
 			return nil, err
 		}
-		n := &bareNode{client, make(chan bareStep, 4*atOnce)}
+		n := &bareNode{b, client, make(chan bareStep, 4*atOnce)}
+		if err := client.Do(context.Background(), client.B().Set().Key(prefix+":marker").Value(marker).Build()).Error(); err != nil {
+			return nil, err
+		}
 		b.nodes = append(b.nodes, n)
 		go n.serve()
 	}
@@ -91,6 +157,10 @@ func (n *bareNode) serve() {
 }
 
 func (n *bareNode) send(batch []bareStep) {
+	if n.of.fenced {
+		n.sendFenced(batch)
+		return
+	}
 	keys := make([]string, 0, len(batch))
 	args := append(make([]string, 0, 1+2*len(batch)), leaseMillis)
 	for _, s := range batch {
@@ -109,11 +179,40 @@ func (n *bareNode) send(batch []bareStep) {
 	}
 }
 
+func (n *bareNode) sendFenced(batch []bareStep) {
+	now := time.Now()
+	notAfter := strconv.FormatInt(now.Add(time.Second).UnixMicro(), 10)
+	keys := append(make([]string, 0, 1+len(batch)), n.of.prefix+":marker")
+	args := append(make([]string, 0, 3+5*len(batch)), marker, n.of.prefix+":wake", leaseMillis)
+	for _, s := range batch {
+		if s.kind == "set" {
+			keys = append(keys, s.key)
+			args = append(args, s.kind, s.owner, strconv.FormatInt(now.UnixMicro(), 10), notAfter, s.fence)
+		} else {
+			args = append(args, s.kind, s.owner, s.key)
+		}
+	}
+	answers, err := fencedScript.Exec(context.Background(), n.client, keys, args).ToArray()
+	for i, s := range batch {
+		e := err
+		if e == nil {
+			if token, bad := answers[i].AsInt64(); bad != nil || token == 0 {
+				e = errNotOurs
+			}
+		}
+		s.answer <- e
+	}
+}
+
 // do has all nodes do a step, and returns at the quorum.
 func (b *bareBatch) do(kind, key, owner string) error {
 	answers := make(chan error, len(b.nodes))
+	fence := ""
+	if b.fenced && kind == "set" {
+		fence = b.fence(key)
+	}
 	for _, n := range b.nodes {
-		n.steps <- bareStep{kind, key, owner, answers}
+		n.steps <- bareStep{kind, key, owner, fence, answers}
 	}
 	return quorumOf(answers, b.quorum, len(b.nodes))
 }
