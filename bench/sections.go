@@ -15,7 +15,7 @@ type Section struct {
 }
 
 var (
-	overNodes = []string{"redlock", "fan-out", "fan-out/scripts", "bare/batch", "bare/fenced", "redsync/rueidis", "redsync/goredis"}
+	overNodes = []string{"redlock", "fan-out", "bare/batch", "bare/fenced", "redsync/rueidis", "redsync/goredis"}
 	onOneNode = append(overNodes[:len(overNodes):len(overNodes)], "rueidislock/1", "rueidislock/5", "bsm/redislock")
 )
 

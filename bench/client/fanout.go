@@ -12,33 +12,29 @@ import (
 // fanOut is the least that rueidis can do: a goroutine per node sends SET NX PX, and deletes when told to; the call
 // returns at the quorum. It has no fencing, no validity, no extension, no pushes.
 type fanOut struct {
-	nodes   []rueidis.Client
-	prefix  string
-	scripts bool // SET NX PX in a script
-	quorum  int
+	nodes  []rueidis.Client
+	prefix string
+	quorum int
 }
 
 var (
-	fanOutSet    = rueidis.NewLuaScript(`return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])`)
 	fanOutDelete = rueidis.NewLuaScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 	leaseMillis  = strconv.FormatInt(Lease.Milliseconds(), 10)
 	errNoQuorum  = errors.New("client: no quorum")
 	errNotOurs   = errors.New("client: the key was not ours any more")
 )
 
-func openFanOut(scripts bool) func(string, []Node, *meter) (locker, error) {
-	return func(prefix string, nodes []Node, m *meter) (locker, error) {
-		f := fanOut{prefix: prefix, scripts: scripts, quorum: len(nodes)/2 + 1}
-		for _, option := range rueidisOptions(nodes, m) {
-			option.AlwaysPipelining = true
-			node, err := rueidis.NewClient(option)
-			if err != nil {
-				return nil, err
-			}
-			f.nodes = append(f.nodes, node)
+func openFanOut(prefix string, nodes []Node, m *meter) (locker, error) {
+	f := fanOut{prefix: prefix, quorum: len(nodes)/2 + 1}
+	for _, option := range rueidisOptions(nodes, m) {
+		option.AlwaysPipelining = true
+		node, err := rueidis.NewClient(option)
+		if err != nil {
+			return nil, err
 		}
-		return f, nil
+		f.nodes = append(f.nodes, node)
 	}
+	return f, nil
 }
 
 func (f fanOut) pair(name string) func() error {
@@ -50,11 +46,7 @@ func (f fanOut) pair(name string) func() error {
 		over := make(chan struct{})
 		for _, node := range f.nodes {
 			go func() { // one for both steps: they must not arrive the other way round
-				if f.scripts {
-					votes <- fanOutSet.Exec(ctx, node, key, []string{owner, leaseMillis}).Error()
-				} else {
-					votes <- node.Do(ctx, node.B().Set().Key(key[0]).Value(owner).Nx().Px(Lease).Build()).Error()
-				}
+				votes <- node.Do(ctx, node.B().Set().Key(key[0]).Value(owner).Nx().Px(Lease).Build()).Error()
 				<-over
 				n, err := fanOutDelete.Exec(ctx, node, key, []string{owner}).AsInt64()
 				if err == nil && n == 0 {

@@ -44,8 +44,7 @@ type locker interface {
 // The peers. Those of redsync are named by the driver; "eager" asks again after 1 to 5 ms, not 50 to 250.
 var peers = map[string]peer{
 	"redlock":         {prepareRedlock, openRedlock},
-	"fan-out":         {nil, openFanOut(false)},
-	"fan-out/scripts": {nil, openFanOut(true)},
+	"fan-out":         {nil, openFanOut},
 	"bare/batch":      {nil, openBareBatch(false)},
 	"bare/fenced":     {nil, openBareBatch(true)},
 	"redsync/rueidis": {nil, openRedsync(rueidisPool)},
