@@ -312,6 +312,11 @@ func (n *Node) read(a *Answer, s *Delivery, r rueidis.RedisResult) {
 		a.refuse(err)
 		return
 	}
+	n.readValues(a, s, values)
+}
+
+// readValues does that with a reply that is no error.
+func (n *Node) readValues(a *Answer, s *Delivery, values []rueidis.RedisMessage) {
 	if s.Lock.Names != nil {
 		n.severalOf(a, s, values)
 		return

@@ -28,3 +28,15 @@ func TestStepsPassForEachOther(t *testing.T) {
 	release := Delivery{Step: Step{Gist: Gist{Script: ScriptRelease}}}
 	require.Equal(t, usual, usualOf([]Delivery{release, *usual, {Step: Step{Gist: Gist{Script: ScriptAcquire}}}}))
 }
+
+// A lone acquire alone is answered as usual; anything else that is answered so is by no script of ours.
+func TestALoneReplyAsUsualIsOfAnAcquire(t *testing.T) {
+	for script, want := range map[Script]Answer{ScriptAcquire: {Code: CodeOK, Number: 5}, ScriptExtend: {Code: asUsual}} {
+		lock := &Lock{Name: "x", Rarity: Usual}
+		var a Answer
+		n := someNode(t)
+		n.readValues(&a, &Delivery{Lock: lock, Step: Step{Gist: Gist{Script: script}, Token: 5}}, messages(t, "-100\n1763000000000000"))
+		require.Equal(t, want.Code, a.Code)
+		require.Equal(t, want.Number, a.Number)
+	}
+}
