@@ -279,26 +279,31 @@ func (r *replay) skipTo(fits func(call) bool) {
 // stepsOf tells the steps of a batch by its arguments: lua/batch.lua in internal/node has them. One that is late, or whose
 // node has another marker, touches nothing.
 func stepsOf(args []string) (steps []call) {
-	const head = 8
+	const head = 10
 	keys, argv := split(args)
 	if len(keys) < 1 || len(argv) < head || isOfSeveral(argv) || !strings.HasSuffix(keys[0], ":marker") || !strings.HasSuffix(argv[6], ":wake:") {
 		return nil
 	}
 	keys, argv = keys[1:], argv[head:]
 	for len(argv) > 0 {
+		if argv[0] == "own" && len(argv) > 3 {
+			argv = argv[3:]
+		}
 		if (argv[0] == "slot" || argv[0] == "rw") && len(argv) > 2 {
 			argv = argv[2:]
 		}
 		c, more, read := call{step: releases}, 6, 0
 		switch argv[0] {
 		case "acquire", "take":
-			c.step, read = acquires, 1
+			c.step, read, more = acquires, 1, 4
 		case "wait":
-			c.step, read = acquires, 2
+			c.step, read, more = acquires, 2, 4
+		case "ask":
+			c.step, read, more = acquires, 2, 5
 		case "extend", "regain":
-			c.step, read = extends, 1
+			c.step, read, more = extends, 1, 4
 		case "succeed":
-			c.step, read, more = extends, 1, 7
+			c.step, read, more = extends, 1, 5
 		case "stay":
 			read = 1
 		case "end":
@@ -312,7 +317,7 @@ func stepsOf(args []string) (steps []call) {
 		c.owner, c.key = headOf(argv[1]), argv[2]
 		switch {
 		case argv[0] == "succeed":
-			c.from = tail(argv[6])
+			c.from = tail(argv[4])
 		case argv[0] == "release":
 			c.backTo = tail(argv[3])
 		}
@@ -348,12 +353,14 @@ func callOf(args []string) call {
 	}
 	c := call{owner: headOf(argv[0])}
 	switch {
-	case len(argv) == 15, len(argv) == 16:
+	case len(argv) == 12, len(argv) == 15, len(argv) == 16:
 		c.step = acquires
 	case (len(argv) == 8 || len(argv) == 10) && len(keys) == 2 && strings.HasSuffix(keys[1], ":marker"):
 		c.step, c.from = extends, tail(argv[7])
-	case len(argv) == 8, len(argv) == 9, len(argv) == 10:
-		c.step, c.backTo = releases, tail(argv[5])
+	case len(argv) == 3:
+		c.step = releases
+	case len(argv) == 9, len(argv) == 10:
+		c.step, c.backTo = releases, tail(argv[3])
 	}
 	return c
 }

@@ -41,9 +41,9 @@ func TestAuditOfARealNode(t *testing.T) {
 
 func TestAudit(t *testing.T) {
 	const (
-		acquire = `"EVALSHA" "x" "2" "redlock:{a}" "redlock:marker" "%s" "1000" "1" "1" "redlock:fence:1" "m" "0" "0" "1000" "1" "0" "q" "w" "" "1800"`
+		acquire = `"EVALSHA" "x" "2" "redlock:{a}" "redlock:marker" "%s" "1000" "1" "1" "redlock:fence:1" "m" "0" "0" "1000" "1" "q" "w" "0" "" "1800"`
 		extend  = `"EVALSHA" "y" "2" "redlock:{a}" "redlock:marker" "%s" "1000" "1" "1" "redlock:fence:1" "m" "0" "0"`
-		release = `"EVALSHA" "z" "1" "redlock:{a}" "%s" "w" "1800" "" "" "1" "0" "q"`
+		release = `"EVALSHA" "z" "1" "redlock:{a}" "%s" "q" "w" "1" "0" "" "" "1800" "0"`
 	)
 	type step struct {
 		at       int64  // ms
@@ -63,11 +63,11 @@ func TestAudit(t *testing.T) {
 		return s
 	}
 	// B asks for a, C is renewed on b, A lets go of a.
-	const batch = `"EVALSHA" "w" "3" "redlock:marker" "redlock:{a}" "redlock:{b}" "m" "0" "0" "1000" "1" "redlock" "redlock:wake:" "1800" ` +
-		`"acquire" "%s" "1000" "1" "9" "1" "extend" "C" "1000" "1" "9" "1" "end" "A" "redlock:{a}"`
+	const batch = `"EVALSHA" "w" "3" "redlock:marker" "redlock:{a}" "redlock:{b}" "m" "0" "0" "1000" "1" "redlock" "redlock:wake:" "1800" "1000" "9" ` +
+		`"acquire" "%s" "1" "redlock:fence:1" "own" "2000" "9" "extend" "C" "1" "redlock:fence:1" "end" "A" "redlock:{a}"`
 	// B asks for a, so does C, too late, and so does a renewal of D's; then A lets go.
-	const lateBatch = `"EVALSHA" "w" "4" "redlock:marker" "redlock:{a}" "redlock:{a}" "redlock:{a}" "m" "0" "0" "1000" "1" "redlock" "redlock:wake:" "1800" ` +
-		`"acquire" "%s" "1000" "1" "9" "1" "acquire" "C" "1000" "1" "0" "1" "extend" "D" "1000" "1" "0" "1" "end" "A" "redlock:{a}"`
+	const lateBatch = `"EVALSHA" "w" "4" "redlock:marker" "redlock:{a}" "redlock:{a}" "redlock:{a}" "m" "0" "0" "1000" "1" "redlock" "redlock:wake:" "1800" "1000" "9" ` +
+		`"acquire" "%s" "1" "redlock:fence:1" "own" "1000" "0" "acquire" "C" "1" "redlock:fence:1" "own" "1000" "0" "extend" "D" "1" "redlock:fence:1" "end" "A" "redlock:{a}"`
 	for _, row := range []struct {
 		name  string
 		steps []step
