@@ -14,9 +14,10 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// bareBatch is the least that a lock with pushes can do in batches: one script for what leaves a client together, of SET NX PX
-// and of GETEX, which tracks nothing, and DEL, and of one read of all keys, which has key tracking on. It has no fencing, line, marker, validity or renewal by name: held keys are renewed
-// in the order in which they were taken, so many to a script, and nobody looks at the clock. What it costs no lock can save.
+// bareBatch is the least that a lock with pushes can do in batches: one script for what leaves a client together, of SET NX PX,
+// of GETEX, which tracks nothing, and DEL, and of one read of all keys, which has them tracked. It has no fencing, line, marker,
+// validity or renewal by name: held keys are renewed in the order in which they were taken, so many to a script, and nobody looks
+// at the clock. What it costs no lock can save.
 //
 // Fenced, it is the least that a lock with redlock's promises can do: a fencing token that rises, a node that has lost its memory or is
 // another process refuses, what arrives late does nothing, a bad key fails its own step alone, and whoever waits is before us.
