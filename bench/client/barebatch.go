@@ -135,7 +135,9 @@ func newBareBatch(prefix string, fenced bool, nodes []Node, m *meter) (locker, e
 		b.nodes = append(b.nodes, n)
 		go n.serve()
 	}
-	go b.renew()
+	if !fenced {
+		go b.renew()
+	}
 	return b, nil
 }
 
@@ -158,6 +160,9 @@ func (n *bareNode) serve() {
 }
 
 func (n *bareNode) send(batch []bareStep) {
+	if len(batch) == 0 { // nothing is held
+		return
+	}
 	if n.of.fenced {
 		n.sendFenced(batch)
 		return
@@ -229,6 +234,9 @@ func (b *bareBatch) pair(name string) func() error {
 func (b *bareBatch) lock(name string) func(context.Context) (func(), error) {
 	key := b.prefix + ":" + name
 	return func(context.Context) (func(), error) {
+		if b.fenced {
+			return nil, errors.New("client: bare/fenced renews nothing")
+		}
 		owner := rand.Text()
 		if err := b.do("set", key, owner); err != nil {
 			return nil, errors.Join(err, b.do("del", key, owner))

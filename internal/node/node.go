@@ -263,7 +263,8 @@ func (c *caller) serve() {
 	}
 }
 
-// rest notes that c has nothing to do, and reports whether it is to wait for more. The caller of this has the mutex.
+// rest notes that c has nothing to do, and reports whether it is to wait for more: as many do as a node nearby needs, while those that
+// only a slow network called for end. The caller of this has the mutex.
 func (n *Node) rest(c *caller) bool {
 	n.calls--
 	if n.dismissed || len(n.callers) >= minCalls {
