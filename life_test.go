@@ -395,3 +395,16 @@ func TestScheduleWhoHasVotedIsNotAskedAgain(t *testing.T) {
 
 // told is an answer of its own: whoever is told of one may write to it.
 func told(a answer) *answer { return &a }
+
+// A yes says nothing of a step that was cut off on its way and may be executed after the one that was answered.
+func TestAYesForgetsNoGhost(t *testing.T) {
+	var v vote
+	v.noteGhost(10 * time.Second)
+	v.note(errAbsent)
+	require.Equal(t, 10*time.Second, v.ghost())
+	v.forget(9 * time.Second)
+	require.NoError(t, v.said().err)
+	require.Equal(t, 10*time.Second, v.ghost())
+	v.forget(10 * time.Second)
+	require.Nil(t, v.no)
+}
