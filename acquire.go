@@ -115,7 +115,11 @@ func (l *Locker) enterAlone(g *Guard, choices []slotChoice) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for of := range g.subjects {
-		if p := l.places[of]; p != nil && p.full(g) && !l.isClosed() {
+		p := l.places[of]
+		if l.aloneAt(of) != nil {
+			p = l.placeOf(of)
+		}
+		if p != nil && p.full(g) && !l.isClosed() {
 			e := &QuorumError{
 				Name: g.life.name, Quorum: g.life.quorum(), Nodes: g.life.size(), kind: ErrNotLocked,
 				unasked: "this Locker itself " + p.doing(),
@@ -123,6 +127,7 @@ func (l *Locker) enterAlone(g *Guard, choices []slotChoice) error {
 			if g.lock.Names != nil {
 				e.unasked = fmt.Sprintf("of %q, %s", of.name, e.unasked)
 			}
+			l.tidy(of, p)
 			return e
 		}
 	}

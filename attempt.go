@@ -42,21 +42,22 @@ func (l *Locker) newGuard(ctx context.Context, name string, h hold) *Guard {
 	}
 	g.base = ctx
 	if h.parented {
-		c := newContext(g, ctx)
-		c.parent, g.outlived = ctx, h.outlives
-		g.ctx.Store(c)
+		g.parented, g.outlived = true, h.outlives
+		g.ctx.Store(newContext(g, ctx))
 	} else if _, ends := ctx.Deadline(); ends || ctx.Done() != nil {
 		g.base = context.WithoutCancel(ctx)
 	}
 	return g
 }
 
-// pace returns the time to a guard's next renewal: a tenth of jitter keeps guards from marching in step.
-func (l *Locker) pace(r *rules) time.Duration { return r.interval - l.jitter(r.interval/10) }
+// pace returns the time to a guard's next renewal: some jitter keeps guards from marching in step, round after round.
+func (l *Locker) pace(r *rules) time.Duration { return r.interval - l.jitter(r.interval/32) }
 
 // attempt asks every node once and returns the guard, or why there is none. The guard must be in its place
 // already, so that no push for it can be missed: they may come before the answer they belong to.
 func (l *Locker) attempt(ctx context.Context, g *Guard) error {
+	l.set.Callers.Add(1)
+	defer l.set.Callers.Add(-1)
 	g.ask()
 	select {
 	case <-g.decided: // by answers, by the extender when a round is over, or by Close

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -15,16 +16,17 @@ import (
 // Renewals that fall due together leave in one batch per node.
 //
 // A hundred thousand guards lie far apart in memory, and each look at one that nobody has looked at for a while costs as much
-// as all else that is done to it here. So instants are kept beside their guards: those that are due within a while in order,
-// the others in none, and those are gone through once in that while.
+// as all else that is done to it here. So instants are kept beside their guards, by the stretch of time that they fall into: those of
+// the stretch that has begun in order, the others in none. No guard is looked at when its stretch begins.
 type extender struct {
 	l    *Locker
 	wake chan struct{} // 1-buffered: an earlier instant was scheduled
 
 	mu      sync.Mutex
 	soon    []wakeUp      // the earliest last; also some that are not true any more
-	before  time.Duration // what is due before that is in soon
-	later   []wakeUp
+	before  time.Duration // what is due before that is in soon, all else in later
+	later   map[int64]*stretch
+	spare   *stretch      // an empty one: a lone caller's lock is alone in its own, and would make one each time
 	first   time.Duration // no instant in later is before that
 	wakesAt time.Duration // when run wakes by itself
 	due     []*Guard      // run's own
@@ -36,24 +38,34 @@ type wakeUp struct {
 	guard *Guard
 }
 
+// stretch is what is due in one stretch of time.
+type stretch struct {
+	first   time.Duration // none is due before that
+	wakeUps []wakeUp
+}
+
 const (
-	// soonPart is how far ahead instants are put in order, as a part of ExtendInterval: not so far that most are.
-	soonPart = 16
-	// together is how many guards are woken before their steps leave: a large batch to each node. All that are due after a long
+	// stretches is into how many of them an ExtendInterval falls.
+	stretches = 16
+	// together is how many guards are woken before their steps leave: as much as a call to a node takes. All that are due after a long
 	// pause would leave memory that has just been read.
-	together = 64
+	together = 128
 
 	// crowd is how many guards make so many renewals that they are gathered for as long as gatherFor.
 	crowd     = 1000
-	gatherFor = 4 * time.Millisecond
+	gatherFor = 8 * time.Millisecond
 
-	unscheduled = -1 // a guard's place in later
-	isSoon      = -2
+	unscheduled = -1 // a guard's place in its stretch
 )
 
 func newExtender(l *Locker) *extender {
-	return &extender{l: l, wake: make(chan struct{}, 1), first: math.MaxInt64}
+	return &extender{l: l, wake: make(chan struct{}, 1), later: make(map[int64]*stretch), first: math.MaxInt64}
 }
+
+// stretchOf is which stretch of time an instant falls into.
+func (e *extender) stretchOf(at time.Duration) int64 { return int64(at / e.length()) }
+
+func (e *extender) length() time.Duration { return e.l.option.ExtendInterval / stretches }
 
 // schedule sees to it that g is woken at the instant at, or before.
 func (e *extender) schedule(g *Guard, at time.Duration) {
@@ -62,20 +74,25 @@ func (e *extender) schedule(g *Guard, at time.Duration) {
 	if g.inLater != unscheduled && g.wakeAt <= at {
 		return
 	}
+	e.leaveLater(g)
 	g.wakeAt = at
-	switch {
-	case at < e.before:
-		e.leaveLater(g)
+	if at < e.before {
 		i := sort.Search(len(e.soon), func(i int) bool { return e.soon[i].at <= at })
 		e.soon = slices.Insert(e.soon, i, wakeUp{at, g})
-		g.inLater = isSoon
-	case g.inLater >= 0:
-		e.later[g.inLater].at = at
-	default:
-		g.inLater = int32(len(e.later))
-		e.later = append(e.later, wakeUp{at, g})
-	}
-	if g.inLater >= 0 {
+		g.inLater = 0 // any but unscheduled
+	} else {
+		i := e.stretchOf(at)
+		s := e.later[i]
+		if s == nil {
+			if s = e.spare; s == nil {
+				s = &stretch{}
+			}
+			e.spare, s.first = nil, at
+			e.later[i] = s
+		}
+		g.inLater = int32(len(s.wakeUps))
+		s.wakeUps = append(s.wakeUps, wakeUp{at, g})
+		s.first = min(s.first, at)
 		e.first = min(e.first, at)
 	}
 	if at < e.wakesAt {
@@ -98,15 +115,19 @@ func (e *extender) drop(g *Guard) {
 
 // leaveLater takes a guard out of those that are due later, if it is one. The caller has the mutex.
 func (e *extender) leaveLater(g *Guard) {
-	if g.inLater < 0 {
+	if g.inLater == unscheduled || g.wakeAt < e.before {
 		return
 	}
-	last := len(e.later) - 1
-	e.later[g.inLater] = e.later[last]
-	e.later[g.inLater].guard.inLater = g.inLater
-	e.later[last] = wakeUp{}
-	e.later = e.later[:last]
-	g.inLater = unscheduled
+	s := e.later[e.stretchOf(g.wakeAt)]
+	last := len(s.wakeUps) - 1
+	s.wakeUps[g.inLater] = s.wakeUps[last]
+	s.wakeUps[g.inLater].guard.inLater = g.inLater
+	s.wakeUps[last] = wakeUp{}
+	s.wakeUps = s.wakeUps[:last]
+	if last == 0 {
+		delete(e.later, e.stretchOf(g.wakeAt))
+		e.spare = s
+	}
 }
 
 // run wakes guards until the Locker's life ends.
@@ -157,7 +178,7 @@ func (e *extender) take(now time.Duration) (guards []*Guard, next time.Duration)
 			e.wakesAt = min(e.wakesAt, w.at)
 			break
 		}
-		if w.guard.inLater == isSoon && w.guard.wakeAt == w.at {
+		if w.guard.inLater != unscheduled && w.guard.wakeAt == w.at {
 			w.guard.inLater = unscheduled
 			e.due = append(e.due, w.guard)
 		}
@@ -171,22 +192,25 @@ func (e *extender) take(now time.Duration) (guards []*Guard, next time.Duration)
 func (e *extender) crowded() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.later)+len(e.soon) >= crowd
+	n := len(e.soon)
+	for _, s := range e.later {
+		n += len(s.wakeUps)
+	}
+	return n >= crowd
 }
 
-// sort puts in order what is due within a while. The caller has the mutex.
+// sort puts in order what is due in the stretch that has begun, or was in one before. The caller has the mutex.
 func (e *extender) sort(now time.Duration) {
-	e.before, e.first = now+e.l.option.ExtendInterval/soonPart, math.MaxInt64
-	for i := 0; i < len(e.later); {
-		w := e.later[i]
-		if w.at >= e.before {
-			e.first = min(e.first, w.at)
-			i++
+	begun := e.stretchOf(now)
+	e.before, e.first = time.Duration(begun+1)*e.length(), math.MaxInt64
+	for _, i := range slices.Sorted(maps.Keys(e.later)) { // simulated runs repeat
+		s := e.later[i]
+		if i > begun {
+			e.first = min(e.first, s.first)
 			continue
 		}
-		e.leaveLater(w.guard)
-		w.guard.inLater = isSoon
-		e.soon = append(e.soon, w)
+		e.soon = append(e.soon, s.wakeUps...)
+		delete(e.later, i)
 	}
 	slices.SortFunc(e.soon, func(a, b wakeUp) int { return cmp.Compare(b.at, a.at) })
 }

@@ -52,6 +52,7 @@ func TestExtenderForgetsReleasedGuards(t *testing.T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	require.Empty(t, l.places)
+	require.Empty(t, l.alone)
 	require.Empty(t, l.waiters)
 }
 
@@ -59,7 +60,7 @@ func TestExtenderForgetsReleasedGuards(t *testing.T) {
 // look again is not behind the next.
 func TestExtenderWakesEachGuardWhenItIsDue(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	e := newExtender(&Locker{option: LockerOption{NodeTimeout: time.Second}})
+	e := newExtender(&Locker{option: LockerOption{NodeTimeout: time.Second, ExtendInterval: 400 * time.Millisecond}})
 	guards := make([]*Guard, 300)
 	for i := range guards {
 		guards[i] = &Guard{inLater: unscheduled}
@@ -73,6 +74,9 @@ func TestExtenderWakesEachGuardWhenItIsDue(t *testing.T) {
 			delete(due, g)
 		case 1:
 			now += time.Duration(r.IntN(int(5 * time.Millisecond)))
+			if r.IntN(50) == 0 { // it came late, and a stretch went by
+				now += 40 * time.Millisecond
+			}
 			next, want := now+time.Second, make(map[*Guard]bool)
 			for g, at := range due {
 				if at <= now {

@@ -33,7 +33,7 @@ type Guard struct {
 	alarm    *alarm        // nil: nobody watches
 	observed *observed     // nil: there is no Observer
 	wakeAt   time.Duration // the extender's, under its mutex
-	inLater  int32         // so is this: its index among those due later, or unscheduled, or isSoon
+	inLater  int32         // so is this: its index in the stretch it is due in, or unscheduled
 
 	ended atomic.Bool // the life is over
 
@@ -45,7 +45,8 @@ type Guard struct {
 	freed    chan struct{}                // closed when it is free; nil while nobody waits for that
 	isFree   bool                         // a quorum has confirmed that the key is gone, no node can have it, or time is up; under mu
 	open     bool                         // nodes may still know of it: the Locker's, under its mutex
-	outlived bool                         // the end of the context's parent ends the context alone, and not the guard
+	parented bool                         // of Do and the rueidislock form: what base ends with ends the guard
+	outlived bool                         // or its context alone
 }
 
 // Name returns the lock's name; of several names all of them, in order, with ", " between them.
@@ -161,6 +162,8 @@ func (g *Guard) standing() (until time.Time, cause string) {
 // then the key stays for at most one lease on the nodes that did not, which are asked again when they answer. A
 // repeat returns nil. A ctx that has ended does not keep the key: the release is sent and waited for regardless.
 func (g *Guard) Release(ctx context.Context) error {
+	g.l.set.Callers.Add(1)
+	defer g.l.set.Callers.Add(-1)
 	switch cause := g.end(ErrReleased); cause {
 	case nil:
 		err := g.awaitFreed()
@@ -294,8 +297,11 @@ func (g *Guard) carryOut(o *orders, together bool, node int, now time.Duration) 
 	}
 	if o.forget {
 		g.l.forget(g)
-	} else if o.wakeAt != 0 {
-		g.l.extender.schedule(g, o.wakeAt)
+	} else if at := o.wakeAt; at != 0 {
+		if together && g.life.phase == held { // the renewal after this one: else the first answer would put its end forward to that
+			at = min(at, now+g.life.pace)
+		}
+		g.l.extender.schedule(g, at)
 	}
 	for _, off := range o.mistrusted {
 		g.l.nodes[off.node].Mistrust(now, off.gap)
@@ -436,11 +442,10 @@ func (l *Locker) tellTakers(g *Guard, i int) {
 type guardContext struct {
 	context.Context
 	guard  *Guard
-	parent context.Context // of Do and the rueidislock form; nil in the guard form
 	cancel context.CancelCauseFunc
 }
 
-// newContext returns a guard's context. It weighs 144 bytes, so a guard that nobody asks for it has none; only one with a parent, whose
+// newContext returns a guard's context. It weighs 128 bytes, so a guard that nobody asks for it has none; only one with a parent, whose
 // end it is to see, has it from the start.
 func newContext(g *Guard, base context.Context) *guardContext {
 	c := &guardContext{guard: g}
@@ -458,8 +463,8 @@ func (g *Guard) cancel(cause error) {
 // Err looks at the clock, and where the time is up ends the inner context first, so that derived contexts follow.
 // It asks the parent too, whose own Err may look at a clock: nested guards see every clock.
 func (c *guardContext) Err() error {
-	if c.guard.Err() == nil && c.parent != nil && c.parent.Err() != nil {
-		if cause := context.Cause(c.parent); c.guard.outlived {
+	if g := c.guard; g.Err() == nil && g.parented && g.base.Err() != nil {
+		if cause := context.Cause(g.base); g.outlived {
 			c.guard.cancel(cause)
 		} else {
 			c.guard.end(cause)

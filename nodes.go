@@ -92,6 +92,10 @@ type receiver Guard
 
 func (r *receiver) Answered(i int, a *answer) { (*Guard)(r).answered(i, a) }
 
+func (r *receiver) Touch() int {
+	return int(r.deadline.Load()) + len(r.life.ballot) + int(r.life.rules.lease)
+}
+
 // listener is a Locker as nodes know it.
 type listener Locker
 

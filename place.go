@@ -112,9 +112,49 @@ func (l *Locker) placeOf(of subject) *place {
 	if p == nil {
 		p = &place{}
 		p.guards = p.one[:0]
+		if g := l.aloneAt(of); g != nil {
+			p.guards = append(p.guards, g)
+			delete(l.alone, of.name)
+		}
 		l.places[of] = p
 	}
 	return p
+}
+
+// aloneAt returns the guard of a subject about which nothing else goes on; nil if that is not so. Most locks are held like that, and
+// need no place.
+func (l *Locker) aloneAt(of subject) *Guard {
+	if of.kind != aLock {
+		return nil
+	}
+	return l.alone[of.name]
+}
+
+// guardsAt returns the guards of a subject, which are the Locker's.
+func (l *Locker) guardsAt(of subject) []*Guard {
+	if g := l.aloneAt(of); g != nil {
+		return []*Guard{g}
+	}
+	if p := l.places[of]; p != nil {
+		return p.guards
+	}
+	return nil
+}
+
+// inPlaces are the guards of all subjects, in no order, each with the name of its subject: one of several names comes with each.
+func (l *Locker) inPlaces(yield func(string, *Guard) bool) {
+	for name, g := range l.alone {
+		if !yield(name, g) {
+			return
+		}
+	}
+	for of, p := range l.places {
+		for _, g := range p.guards {
+			if !yield(of.name, g) {
+				return
+			}
+		}
+	}
 }
 
 // chooseSlot returns the best slot that this Locker does not hold or ask for already.
@@ -157,26 +197,33 @@ func (l *Locker) leave(g *Guard) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for of := range g.subjects {
-		p := l.places[of]
-		if p == nil {
+		if p := l.places[of]; p != nil && slices.Contains(p.guards, g) {
+			p.guards = slices.DeleteFunc(p.guards, func(o *Guard) bool { return o == g })
+			l.tidy(of, p)
+		} else if l.aloneAt(of) == g {
+			delete(l.alone, of.name)
+		} else {
 			continue
 		}
-		if i := slices.Index(p.guards, g); i >= 0 {
-			if p.guards = slices.Delete(p.guards, i, i+1); g.open {
-				l.left[g.life.owner] = g
-			}
+		if g.open {
+			l.left[g.life.owner] = g
 		}
-		l.tidy(of, p)
 	}
 }
 
-// tidy drops a place in which nothing is going on, and a line in which nobody waits and of which nothing is known.
+// tidy drops a place in which nothing is going on, or nothing but that a lock is held, and a line in which nobody waits and of which
+// nothing is known.
 func (l *Locker) tidy(of subject, p *place) {
 	if p.line != nil && len(p.line.waiters) == 0 && p.line.patience == (patience{}) {
 		p.line = nil
 	}
-	if len(p.guards) == 0 && len(p.waiters()) == 0 && p.tries == 0 {
+	switch {
+	case len(p.waiters()) > 0 || p.tries > 0 || len(p.guards) > 1:
+	case len(p.guards) == 0:
 		delete(l.places, of)
+	case of.kind == aLock && p.line == nil:
+		delete(l.places, of)
+		l.alone[of.name] = p.guards[0]
 	}
 }
 
@@ -216,10 +263,7 @@ func (l *Locker) forget(g *Guard) {
 func (l *Locker) guardsOf(of subject) []*Guard {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.places[of]; p != nil {
-		return slices.Clone(p.guards)
-	}
-	return nil
+	return slices.Clone(l.guardsAt(of))
 }
 
 // openGuards returns every guard that nodes may still know of.
@@ -234,11 +278,9 @@ func (l *Locker) openGuards() []*Guard {
 func (l *Locker) isLeftover(of subject, owner string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.places[of]; p != nil {
-		for _, g := range p.guards {
-			if g.life.owner == owner {
-				return g.open && g.ended.Load()
-			}
+	for _, g := range l.guardsAt(of) {
+		if g.life.owner == owner {
+			return g.open && g.ended.Load()
 		}
 	}
 	g := l.left[owner]
@@ -248,11 +290,9 @@ func (l *Locker) isLeftover(of subject, owner string) bool {
 // openGuardsLocked returns them in an order that a simulated run repeats.
 func (l *Locker) openGuardsLocked() []*Guard {
 	guards := make([]*Guard, 0, l.open)
-	for _, p := range l.places {
-		for _, g := range p.guards {
-			if g.open {
-				guards = append(guards, g)
-			}
+	for _, g := range l.inPlaces {
+		if g.open {
+			guards = append(guards, g)
 		}
 	}
 	guards = slices.AppendSeq(guards, maps.Values(l.left))

@@ -47,6 +47,7 @@ type Locker struct {
 	mu      sync.Mutex
 	closed  chan struct{} // closed by Close: no new work
 	places  map[subject]*place
+	alone   map[string]*Guard  // by name: locks about which nothing else goes on
 	waiters map[string]*waiter // by wake key
 	open    int                // how many guards nodes may still know of
 	left    map[string]*Guard  // by owner: those of them that have left their places
@@ -91,6 +92,7 @@ func newLocker(option LockerOption) *Locker {
 		rand:       rand.New(rand.NewPCG(binary.LittleEndian.Uint64(seed[:8]), binary.LittleEndian.Uint64(seed[8:]))),
 		closed:     make(chan struct{}),
 		places:     make(map[subject]*place),
+		alone:      make(map[string]*Guard),
 		waiters:    make(map[string]*waiter),
 		left:       make(map[string]*Guard),
 	}

@@ -71,14 +71,12 @@ func (l *Locker) Status() Status {
 	now := l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for of, p := range l.places {
-		for _, g := range p.guards {
-			if g.lock.Names != nil && g.lock.Names[0] != of.name {
-				continue // it is in several places, and one lock
-			}
-			if time.Duration(g.deadline.Load()) > now {
-				s.Held++
-			}
+	for name, g := range l.inPlaces {
+		if g.lock.Names != nil && g.lock.Names[0] != name {
+			continue // it is in several places, and one lock
+		}
+		if time.Duration(g.deadline.Load()) > now {
+			s.Held++
 		}
 	}
 	s.Waiting = len(l.waiters)

@@ -26,10 +26,12 @@ func (s *schedule) requests() (n int) {
 func TestStatusOfNodesThatAreWell(t *testing.T) {
 	interleave(t, 3, func(t *testing.T, s *schedule) {
 		s.cluster.Node(1).SkewClock(30 * time.Millisecond) // within ClockBound
+		s.cluster.Node(2).SkewClock(-10 * time.Millisecond)
 		a := s.open("a")
 		s.link("a", 2).Delay(10*oneWay, 10*oneWay)
 		g := tryAcquire(t, a, "x")
 		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
 		afterward(t, func() {
 			_, err := a.Acquire(ctx, "x")
 			assert.ErrorIs(t, err, context.Canceled)

@@ -54,9 +54,14 @@ func (l redlockLocker) pair(name string) func() error {
 	}
 }
 
+// lock asks for the guard's context, too, as those who work with a lock do.
 func (l redlockLocker) lock(name string) func(context.Context) (func(), error) {
 	return releasing(func(ctx context.Context, opts ...redlock.HoldOption) (*redlock.Guard, error) {
-		return l.Acquire(ctx, name, opts...)
+		g, err := l.Acquire(ctx, name, opts...)
+		if err == nil {
+			g.Context()
+		}
+		return g, err
 	})
 }
 
@@ -67,7 +72,7 @@ func releasing(acquire func(context.Context, ...redlock.HoldOption) (*redlock.Gu
 		if err != nil {
 			return nil, err
 		}
-		return func() { _ = g.Release(ctx) }, nil
+		return func() { _ = g.Release(context.Background()) }, nil
 	}
 }
 

@@ -151,6 +151,8 @@ type told struct{ answers []Answer }
 
 func (r *told) Answered(_ int, a *Answer) { r.answers = append(r.answers, *a) }
 
+func (r *told) Touch() int { return 0 }
+
 // FuzzBatch reads replies to a batch of an acquire, a renewal and a release: each step is answered once, and only what says so is a yes.
 func FuzzBatch(f *testing.F) {
 	const usual = "1763000000000000\n-100\n-100\n-100"

@@ -137,6 +137,8 @@ func (s *Delivery) alone() Script {
 // holds no mutex of this package. The answer is the receiver's until it returns.
 type Receiver interface {
 	Answered(node int, a *Answer)
+	// Touch reads what Answered will read first, and needs no mutex for it. What it returns means nothing.
+	Touch() int
 }
 
 // Lock is what the scripts are told of one attempt at a lock. It does not change once a step has been sent. What each step reads
@@ -246,6 +248,7 @@ type caller struct {
 	commands []rueidis.Completed
 	args     []string // of a batch's command
 	answer   Answer   // the one that is being handed out
+	touched  int      // what Touch has returned, or the compiler might leave the reads out
 }
 
 func (n *Node) newCaller() *caller {
@@ -307,7 +310,9 @@ func (c *caller) take() {
 func (c *caller) work() bool {
 	n := c.node
 	for {
-		runtime.Gosched() // whoever was ready to run before us, and asks this node too, comes along
+		if n.set.Callers.Load() > 1 {
+			runtime.Gosched() // whoever was ready to run before us, and asks this node too, comes along
+		}
 		n.mu.Lock()
 		c.take()
 		n.collecting = false

@@ -93,6 +93,9 @@ type Set struct {
 	finishing  bool              // a change that somebody has begun is being finished
 
 	electorate atomic.Pointer[roster.Electorate] // by the view; written under mu
+
+	// Callers is how many of the program wait for answers: while that is one, nobody else is about to ask.
+	Callers atomic.Int32
 }
 
 // NewSet returns a set whose nodes nobody has looked at yet: their keepers do.

@@ -384,6 +384,9 @@ func (c *caller) tellEach(steps []Delivery, values []rueidis.RedisMessage, base 
 		return
 	}
 	n.clocked(&timed, now)
+	for i := range steps { // they lie far apart, and few have been read since the batch left: to wait for all at once costs less than one by one
+		c.touched += steps[i].To.Touch()
+	}
 	for i := range steps {
 		s := &steps[i]
 		if *a = timed; s.Script == ScriptRelease {
