@@ -130,6 +130,7 @@ func TestReadmeACL(t *testing.T) {
 	defer b.Close()
 
 	initNodes(t, a)
+	awaitAllNodes(t, b) // it hears of that when it looks next
 	held, err := a.Acquire(ctx, "cron:purge")
 	require.NoError(t, err)
 	_, err = b.TryAcquire(ctx, "cron:purge")
