@@ -125,20 +125,21 @@ func (ns *Set) noteServer(n *Node, runID string) (first *Node, twice error) {
 	if first != n && s.leftAt == 0 {
 		twice = fmt.Errorf("%w: it is the same server as %s (run_id %s); nodes must be independent", ErrUnsupportedNode, first.addr, runID)
 		n.mu.Lock()
-		n.server, n.unfit = "", twice
+		n.server.Store(new(string))
+		n.unfit = twice
 		n.mu.Unlock()
 		return first, twice
 	}
 	if first != n {
 		first.mu.Lock()
-		if first.server == runID {
-			first.server = ""
+		if first.votesFor(runID) {
+			first.server.Store(new(string))
 		}
 		first.mu.Unlock()
 	}
 	ns.servers[runID] = server{node: n.index}
 	n.mu.Lock()
-	n.server = runID
+	n.server.Store(&runID)
 	n.mu.Unlock()
 	return first, nil
 }
@@ -545,7 +546,7 @@ func (ns *Set) clockAgrees(n *Node) error {
 	var all []Offset
 	for _, o := range ns.nodes {
 		o.mu.Lock()
-		if o.watched && o.down == nil && o.server != "" { // one server is one clock, too
+		if o.watched && o.down == nil && !o.votesFor("") { // one server is one clock, too
 			off := o.offset.Aged(now, ns.option.DriftFactor)
 			all = append(all, off)
 			if o == n {

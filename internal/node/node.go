@@ -38,11 +38,11 @@ type Node struct {
 	mu         sync.Mutex
 	client     rueidis.Client
 	scripts    *loaded
-	down       error    // why nothing can be sent; nil while connected
-	unfit      error    // why the node may not vote although it is connected
-	refusals   refusals // what the server is known to answer to steps of each kind: refusal.go
-	server     string   // run_id of the process it votes for; "" for none, as it is another node's
-	doubted    bool     // a step was refused since the last look began
+	down       error                  // why nothing can be sent; nil while connected
+	unfit      error                  // why the node may not vote although it is connected
+	refusals   refusals               // what the server is known to answer to steps of each kind: refusal.go
+	server     atomic.Pointer[string] // run_id of the process it votes for, "" for none, as it is another node's; set under mu
+	doubted    bool                   // a step was refused since the last look began
 	known      *identity
 	queue      []Delivery
 	callers    []*caller           // who wait for something to do
@@ -192,8 +192,10 @@ const (
 
 // Send queues s and sees to it that it leaves. The error says why it cannot: nothing was sent then.
 func (n *Node) Send(s Delivery) error {
-	err := n.Enqueue(s)
-	n.Kick()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	err := n.enqueue(s)
+	n.kick()
 	return err
 }
 
@@ -201,11 +203,15 @@ func (n *Node) Send(s Delivery) error {
 func (n *Node) Enqueue(s Delivery) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	return n.enqueue(s)
+}
+
+func (n *Node) enqueue(s Delivery) error {
 	if n.down != nil {
 		return n.down
 	}
 	// Another node's server is told of our end at most: what a live guard gives back here it would take from that node.
-	if n.unfit != nil && (s.Script == ScriptAcquire || n.server == "" && !s.Ended) {
+	if n.unfit != nil && (s.Script == ScriptAcquire || n.votesFor("") && !s.Ended) {
 		return n.unfit
 	}
 	if err := n.refusals[s.Script]; err != nil {
@@ -221,6 +227,10 @@ func (n *Node) Enqueue(s Delivery) error {
 func (n *Node) Kick() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.kick()
+}
+
+func (n *Node) kick() {
 	if len(n.queue) == 0 || n.collecting || n.calls >= n.window() {
 		return
 	}
@@ -310,10 +320,7 @@ func (c *caller) take() {
 func (c *caller) work() bool {
 	n := c.node
 	for {
-		if n.set.Callers.Load() > 1 {
-			runtime.Gosched() // whoever was ready to run before us, and asks this node too, comes along
-		}
-		n.mu.Lock()
+		n.gather()
 		c.take()
 		n.collecting = false
 		if len(c.batch) == 0 {
@@ -345,6 +352,28 @@ func (c *caller) work() bool {
 			return more
 		}
 		n.collecting = true
+		n.mu.Unlock()
+	}
+}
+
+// gathering is how often at most a call lets others go first before it leaves. Each time is short where they only ask for locks; where
+// they do something else for long, one more each time could come along for ever.
+const gathering = 3
+
+// gather lets whoever was ready to run before us, and asks this node too, come along: as long as any does, since those whom answers have just
+// come to wake others. It returns with the mutex.
+func (n *Node) gather() {
+	if n.set.Callers.Load() <= 1 {
+		n.mu.Lock()
+		return
+	}
+	for i, queued := 1, 0; ; i++ {
+		runtime.Gosched()
+		n.mu.Lock()
+		if len(n.queue) == queued || len(n.queue) >= maxBatch || i == gathering {
+			return
+		}
+		queued = len(n.queue)
 		n.mu.Unlock()
 	}
 }
@@ -475,16 +504,18 @@ func (c *caller) unsent(s *Delivery, why error, at time.Duration) {
 
 // Disowns returns why an answer that came from this process is not the node's to give, nil if it is.
 func (n *Node) Disowns(server string) error {
+	if n.votesFor(server) { // asked at every answer: without the mutex
+		return nil
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	switch {
-	case n.server == server:
-		return nil
-	case n.server == "" && n.unfit != nil:
+	if n.votesFor("") && n.unfit != nil {
 		return n.unfit // another node votes for it
 	}
 	return errFormerServer
 }
+
+func (n *Node) votesFor(server string) bool { return *n.server.Load() == server }
 
 // LongestLease returns the longest lease that any client may have on this node.
 func (n *Node) LongestLease() time.Duration {

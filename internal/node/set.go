@@ -124,14 +124,16 @@ func NewSet(o Option) *Set {
 	ns.electorate.Store(&all)
 	for i, option := range o.Nodes {
 		ns.firsts[i] = errUnchecked
-		ns.nodes = append(ns.nodes, &Node{
+		n := &Node{
 			set: ns, index: i, addr: o.Addrs[i], option: option,
 			recheck: make(chan struct{}, 1),
 			scripts: &loaded{},
 			known:   &identity{},
 			down:    ErrNodeDown,
 			conns:   make(map[string]net.Conn),
-		})
+		}
+		n.server.Store(new(string))
+		ns.nodes = append(ns.nodes, n)
 	}
 	return ns
 }

@@ -61,10 +61,7 @@ func (ns *Set) ID() string {
 // Has reports whether the process with this run id is one of the set's nodes now.
 func (ns *Set) Has(runID string) bool {
 	for _, n := range ns.nodes {
-		n.mu.Lock()
-		has := n.server == runID
-		n.mu.Unlock()
-		if has {
+		if n.votesFor(runID) {
 			return true
 		}
 	}
