@@ -30,6 +30,7 @@ type extender struct {
 	first   time.Duration // no instant in later is before that
 	wakesAt time.Duration // when run wakes by itself
 	due     []*Guard      // run's own
+	touched int           // what Touch has returned, or the compiler might leave the reads out
 }
 
 // wakeUp is when a guard is to be woken.
@@ -67,7 +68,16 @@ func (e *extender) stretchOf(at time.Duration) int64 { return int64(at / e.lengt
 
 func (e *extender) length() time.Duration { return e.l.option.ExtendInterval / stretches }
 
-// schedule sees to it that g is woken at the instant at, or before.
+// await sees to it that g is woken at the instant at, or before. A tick that comes by then sees to all that is due after it. The caller
+// has the guard's mutex.
+func (e *extender) await(g *Guard, at time.Duration) {
+	if g.awaited && g.wakeAt <= at {
+		return
+	}
+	g.awaited = true
+	e.schedule(g, at)
+}
+
 func (e *extender) schedule(g *Guard, at time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,12 +115,12 @@ func (e *extender) schedule(g *Guard, at time.Duration) {
 }
 
 // drop forgets a guard of which nothing is due any more. Without it every lock of the last interval would stay in
-// memory.
+// memory. The caller has the guard's mutex.
 func (e *extender) drop(g *Guard) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.leaveLater(g)
-	g.inLater = unscheduled
+	g.inLater, g.awaited = unscheduled, false
 }
 
 // leaveLater takes a guard out of those that are due later, if it is one. The caller has the mutex.
@@ -138,6 +148,9 @@ func (e *extender) run() {
 		now := e.l.clock.Now()
 		guards, next := e.take(now)
 		for some := range slices.Chunk(guards, together) {
+			for _, g := range some { // they lie far apart: to wait for the memory of all at once costs less than one by one
+				e.touched += (*receiver)(g).Touch()
+			}
 			for _, g := range some {
 				g.tick()
 			}

@@ -32,8 +32,8 @@ type Guard struct {
 	waiter   *waiter       // whose attempt this is; nil for one that does not wait, and of a lock that is held when it stands in no line any more
 	alarm    *alarm        // nil: nobody watches
 	observed *observed     // nil: there is no Observer
-	wakeAt   time.Duration // the extender's, under its mutex
-	inLater  int32         // so is this: its index in the stretch it is due in, or unscheduled
+	wakeAt   time.Duration // the extender's: set under its mutex and mu
+	inLater  int32         // the extender's, under its mutex: its index in the stretch it is due in, or unscheduled
 
 	ended atomic.Bool // the life is over
 
@@ -47,6 +47,7 @@ type Guard struct {
 	open     bool                         // nodes may still know of it: the Locker's, under its mutex
 	parented bool                         // of Do and the rueidislock form: what base ends with ends the guard
 	outlived bool                         // or its context alone
+	awaited  bool                         // a tick comes at wakeAt, or before; under mu
 }
 
 // Name returns the lock's name; of several names all of them, in order, with ", " between them.
@@ -301,7 +302,7 @@ func (g *Guard) carryOut(o *orders, together bool, node int, now time.Duration) 
 		if together && g.life.phase == held { // the renewal after this one: else the first answer would put its end forward to that
 			at = min(at, now+g.life.pace)
 		}
-		g.l.extender.schedule(g, at)
+		g.l.extender.await(g, at)
 	}
 	for _, off := range o.mistrusted {
 		g.l.nodes[off.node].Mistrust(now, off.gap)
@@ -389,7 +390,12 @@ func (g *Guard) distrust(i int, why error) { g.on(event{kind: distrusted, node: 
 func (g *Guard) distrustAll(why error) { g.on(event{kind: clockOff, cause: why}) }
 
 // tick does what is due.
-func (g *Guard) tick() { g.on(event{kind: ticked, pace: g.l.pace(g.life.rules)}) }
+func (g *Guard) tick() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.awaited = false
+	g.handle(event{kind: ticked, pace: g.l.pace(g.life.rules)})
+}
 
 // takenOver ends a guard that a takeover displaced, and reports whether it has ended. A taker that has not won yet goes
 // on: takers do not end each other.

@@ -93,7 +93,7 @@ type receiver Guard
 func (r *receiver) Answered(i int, a *answer) { (*Guard)(r).answered(i, a) }
 
 func (r *receiver) Touch() int {
-	return int(r.deadline.Load()) + len(r.life.ballot) + int(r.life.rules.lease)
+	return int(r.deadline.Load()) + int(r.life.rules.lease) + r.life.ballot.touch()
 }
 
 // listener is a Locker as nodes know it.

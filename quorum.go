@@ -20,6 +20,18 @@ const (
 // nothing of Redis, goroutines or clocks: what time it is, it is told.
 type ballot []vote
 
+// touch has the memory of the votes fetched, both ends of each, while that of others is: a look at it costs more than all that is done to it.
+// It takes no mutex, for behind an atomic instruction no read begins before those in front of it are done. So it may come upon a vote
+// while that is written to: what it reads goes nowhere.
+//
+//go:norace
+func (b ballot) touch() (sum int) {
+	for i := range b {
+		sum += int(b[i].until) + int(b[i].step.Script)
+	}
+	return sum
+}
+
 // quorumOf returns how many of n nodes make a quorum: any two quorums share a node, and one node never
 // stores two owners.
 func quorumOf(n int) int { return n/2 + 1 }
