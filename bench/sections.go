@@ -126,7 +126,7 @@ func contendSection() Section {
 func handOvers(c Condition, peers, onlyOnOne []string, contenders ...int) (groups []Group) {
 	c.Transport = "unix"
 	for _, c.Nodes = range []int{1, 5} {
-		g := Group{Peers: peers, Rounds: 3, Each: 700 * time.Millisecond, open: openContend, rate: "hand-overs/s"}
+		g := Group{Peers: peers, Rounds: 3, Each: 550 * time.Millisecond, open: openContend, rate: "hand-overs/s"}
 		if c.Nodes == 1 {
 			g.Peers = slices.Concat(peers, onlyOnOne)
 		}
