@@ -68,17 +68,13 @@ func (e *extender) stretchOf(at time.Duration) int64 { return int64(at / e.lengt
 
 func (e *extender) length() time.Duration { return e.l.option.ExtendInterval / stretches }
 
-// await sees to it that g is woken at the instant at, or before. A tick that comes by then sees to all that is due after it. The caller
-// has the guard's mutex.
-func (e *extender) await(g *Guard, at time.Duration) {
+// schedule sees to it that g is woken at the instant at, or before. A tick that comes by then sees to all that is due after it: most
+// answers need no more, and take no mutex here. The caller has the guard's.
+func (e *extender) schedule(g *Guard, at time.Duration) {
 	if g.awaited && g.wakeAt <= at {
 		return
 	}
 	g.awaited = true
-	e.schedule(g, at)
-}
-
-func (e *extender) schedule(g *Guard, at time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if g.inLater != unscheduled && g.wakeAt <= at {

@@ -90,7 +90,7 @@ func TestExtenderWakesEachGuardWhenItIsDue(t *testing.T) {
 			for _, g := range got {
 				require.True(t, want[g], "not due, or woken twice")
 				delete(want, g)
-				e.await(g, now) // whatever is due before the tick is its
+				e.schedule(g, now) // whatever is due before the tick is its
 				g.awaited = false
 				woken++
 			}
@@ -99,7 +99,7 @@ func TestExtenderWakesEachGuardWhenItIsDue(t *testing.T) {
 			require.Greater(t, again, now)
 		default:
 			at := now + time.Duration(r.IntN(int(200*time.Millisecond)))
-			e.await(g, at)
+			e.schedule(g, at)
 			if before, scheduled := due[g]; !scheduled || at < before {
 				due[g] = at
 			}

@@ -302,7 +302,7 @@ func (g *Guard) carryOut(o *orders, together bool, node int, now time.Duration) 
 		if together && g.life.phase == held { // the renewal after this one: else the first answer would put its end forward to that
 			at = min(at, now+g.life.pace)
 		}
-		g.l.extender.await(g, at)
+		g.l.extender.schedule(g, at)
 	}
 	for _, off := range o.mistrusted {
 		g.l.nodes[off.node].Mistrust(now, off.gap)
