@@ -67,10 +67,13 @@ func (l *Locker) tryAcquire(ctx context.Context, name string, h hold) (guard *Gu
 		return nil, err
 	}
 	defer l.tried(g)
-	for pause := l.splitPause(h.rules); ; pause = min(2*pause, h.rules.timeout/8) {
+	for pause := time.Duration(0); ; {
 		err := l.attempt(ctx, g)
 		if err == nil {
 			return g, nil
+		}
+		if pause = min(2*pause, h.rules.timeout/8); pause == 0 {
+			pause = l.splitPause(h.rules)
 		}
 		rest, again := pause+l.jitter(pause), g.life.split
 		if h.slots != 0 && l.moveOn(g, &h) == 0 {
@@ -114,6 +117,11 @@ func (l *Locker) rest(ctx context.Context, name string, d time.Duration, err err
 func (l *Locker) enterAlone(g *Guard, choices []slotChoice) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if of := g.subject(); g.lock.Names == nil && of.kind == aLock && l.alone[of.name] == nil && l.places[of] == nil && !l.isClosed() {
+		l.alone[of.name], g.trying = g, true
+		l.opened(g)
+		return nil
+	}
 	for of := range g.subjects {
 		p := l.places[of]
 		if l.aloneAt(of) != nil {
@@ -140,10 +148,14 @@ func (l *Locker) enterAlone(g *Guard, choices []slotChoice) error {
 	return err
 }
 
-// tried takes a try out of its place, which it keeps from its first attempt to its last.
+// tried ends a try, of which this was the first attempt: its place is kept for it from that to its last.
 func (l *Locker) tried(g *Guard) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if g.trying {
+		g.trying = false
+		return
+	}
 	for of := range g.subjects {
 		p := l.places[of]
 		p.tries--

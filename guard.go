@@ -45,6 +45,7 @@ type Guard struct {
 	freed    chan struct{}                // closed when it is free; nil while nobody waits for that
 	isFree   bool                         // a quorum has confirmed that the key is gone, no node can have it, or time is up; under mu
 	open     bool                         // nodes may still know of it: the Locker's, under its mutex
+	trying   bool                         // the first attempt of a try that is under way and has no place: the Locker's, under its mutex
 	parented bool                         // of Do and the rueidislock form: what base ends with ends the guard
 	outlived bool                         // or its context alone
 	awaited  bool                         // a tick comes at wakeAt, or before; under mu
@@ -242,10 +243,7 @@ func (g *Guard) handle(e event) {
 	now := g.l.clock.Now()
 	g.life.out = noOrders.Get().(*orders)
 	for {
-		g.tellLine()
-		o := g.life.on(e, now)
-		g.noteLine()
-		failed := g.carryOut(o, e.kind == ticked, e.node, now)
+		failed := g.carryOut(g.tell(e, now), e.kind == ticked, e.node, now)
 		if len(failed) == 0 {
 			break
 		}
@@ -276,9 +274,6 @@ func (g *Guard) carryOut(o *orders, together bool, node int, now time.Duration) 
 	if o.risked && g.alarm != nil {
 		g.alarm.ring(g.life.phase == over || g.life.watch.why != nil)
 	}
-	if o.served {
-		g.waiter.stop()
-	}
 	if o.placed {
 		g.l.placed(g.waiter)
 	}
@@ -293,12 +288,13 @@ func (g *Guard) carryOut(o *orders, together bool, node int, now time.Duration) 
 			failed = append(failed, failedSend{s.node, err})
 		}
 	}
+	if o.forget { // before it leaves its place: it need not be kept for what it is still to say
+		g.l.forget(g)
+	}
 	if o.freed {
 		g.free()
 	}
-	if o.forget {
-		g.l.forget(g)
-	} else if at := o.wakeAt; at != 0 {
+	if at := o.wakeAt; at != 0 && !o.forget {
 		if together && g.life.phase == held { // the renewal after this one: else the first answer would put its end forward to that
 			at = min(at, now+g.life.pace)
 		}

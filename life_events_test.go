@@ -20,9 +20,13 @@ import (
 //	1 down         the connection went                       1 unsent      it could not be sent
 //	1 push         the node names the key                    1 flush       the node was flushed or disconnected
 //	1 look         the keeper has looked at the node         1 free        the node says that the lock is free
+//	line           who asks waits, and stands in line where  1 behind      an earlier attempt of the same waiter has let go there,
+//	               it is refused                                           and so stays in line
+//	1 overtaken    node 1 had said yes before that, and is heard after it
 //
 // and it ends as a line says: the phase; each node's vote: p(ending), g(ranted), d(oubted), r(efused), f(ailed), in capitals
-// while it counts; and what is on its way to each node: ?(question), +(renewal), w(ins back), -(release), .(nothing).
+// while it counts; and what is on its way to each node: ?(question), +(renewal), w(ins back), -(release), l(eaves the line, and releases),
+// .(nothing).
 // The lease is 1000 ms, a round 250, the interval 333; drift and bound are 0.
 func TestLifeByEvents(t *testing.T) {
 	for _, row := range []struct{ name, story, end string }{
@@ -66,6 +70,11 @@ func TestLifeByEvents(t *testing.T) {
 		{"a taker waits for whom it displaced", "take; 0 yes ;A@1000; 1 yes ;A@1000", "clearing GGp ..?"},
 		{"and holds when they are struck out", "take; 0 yes ;A@1000; 1 yes ;A@1000; 1 push; 1 kept", "held GGp ..?"},
 		{"or asks again when they have run out", "take; 0 yes ;A@1000; 1 yes ;A@1000; wait 400; tick; 0 kept ;A@1000; 1 kept ;A@1000; wait 601; tick", "confirming GGp ++?"},
+		{"who got the lock leaves the line with it, where it stands in one", "line; ask; 0 held R; 1 yes; 2 yes; release", "over rGG l--"},
+		{"and no more where it was served", "line; ask; 0 held R; 0 free; 0 yes; 1 yes; release", "over GGp --?"},
+		{"but where it had been granted already and lined up anew", "line; ask; 0 yes; 0 behind; 0 push; 0 kept; 1 yes; release", "over GGp l-?"},
+		{"or is heard of only now that it was granted before it lined up anew", "line; ask; 0 behind; 0 overtaken; 1 yes; release", "over GGp l-?"},
+		{"and where it is renewed", "line; ask; 0 yes; 1 yes 7; 0 behind; 0 yes; release", "over GGp l-?"},
 		{"a try lets go to an older one", "try 5; 0 yes; 1 held R#3; 2 held S#9", "over Grr -.."},
 		{"and keeps its votes among younger ones", "try 5; 0 yes; 1 held R#8; 2 held S#9", "asking Grr ..."},
 		{"and asks those again", "try 5; 0 yes; 1 held R#8; 2 held S#9; wait 4; tick", "asking Gpp .??"},
@@ -105,6 +114,8 @@ func (s *story) tell(text string) {
 		case "all": // that fail at once decide together: each has its own reason in the error
 			s.on(event{kind: unsent, failed: []failedSend{{0, ErrNodeDown}, {1, ErrNodeDown}, {2, ErrUnsupportedNode}}})
 			require.ErrorIs(s.t, s.f.cause, ErrUnsupportedNode)
+		case "line":
+			s.f.waits, s.f.staying = true, true
 		case "ask":
 			s.on(event{kind: asked, proposal: 1})
 		case "take":
@@ -133,6 +144,9 @@ func (s *story) ofNode(i int, what, rest string) {
 	switch what {
 	case "push":
 		e = event{kind: pushed, node: i, within: 50 * time.Millisecond}
+	case "behind":
+		s.f.ballot[i].inLine = true
+		return
 	case "flush":
 		e.kind = flushed
 	case "look":
@@ -141,8 +155,8 @@ func (s *story) ofNode(i int, what, rest string) {
 		e.kind = free
 	case "unsent":
 		e = event{kind: unsent, failed: []failedSend{{i, ErrNodeDown}}}
-	case "yes", "kept":
-		a.Code, a.Number, a.Kept = codeOK, 1, what == "kept"
+	case "yes", "kept", "overtaken":
+		a.Code, a.Number, a.Kept, a.LinedUp = codeOK, 1, what == "kept", what == "overtaken"
 		if token, err := strconv.ParseInt(rest, 10, 64); err == nil {
 			a.Number = token
 		} else if rest != "" { // a list, in milliseconds of the story
@@ -191,6 +205,8 @@ func (s *story) end() string {
 			wire.WriteString(".")
 		case v.step.MayWin:
 			wire.WriteString("w")
+		case v.step.Leave:
+			wire.WriteString("l")
 		default:
 			wire.WriteByte("?+-"[v.step.Script])
 		}

@@ -42,15 +42,21 @@ func pausedGuard(t *testing.T) (g *Guard, pause func(time.Duration)) {
 	return g, func(d time.Duration) { clock = clock.Add(d) }
 }
 
+// parkedLocker returns the Locker of a pausedGuard, whose nodes keep the steps that they are sent: the test answers them.
+func parkedLocker(t *testing.T) (l *Locker, pause func(time.Duration)) {
+	t.Helper()
+	paused, pause := pausedGuard(t)
+	for _, n := range paused.l.nodes {
+		n.Park()
+	}
+	return paused.l, pause
+}
+
 // askingGuard returns a guard whose questions to three nodes are on their way, and the call that stops its process. The test
 // answers them.
 func askingGuard(t *testing.T) (g *Guard, pause func(time.Duration)) {
 	t.Helper()
-	paused, pause := pausedGuard(t)
-	l := paused.l
-	for _, n := range l.nodes {
-		n.Park() // steps stay in their queues
-	}
+	l, pause := parkedLocker(t)
 	g = l.newGuard(context.Background(), "y", hold{})
 	require.NoError(t, l.enter(g))
 	g.ask()

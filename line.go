@@ -44,16 +44,17 @@ func inLine(text string) (ticket uint64, err *HeldError) {
 	return ticket, &HeldError{Owner: who, Waiting: true}
 }
 
-// noteLine notes from an answer whether the waiter stands in line on that node.
+// noteLine notes from the answer to a question whether the waiter stands in line on that node. A grant takes it out, but an earlier attempt
+// that let go there meanwhile may have had it put in line again. A grant of what was ours already looks at no line, nor does a renewal.
 func (f *life) noteLine(v *vote, a *answer) {
-	if !f.waits || a.Err != nil {
+	if !f.waits || a.Err != nil || v.step.Script != scriptAcquire {
 		return
 	}
 	switch a.Code {
 	case codeHeld, codeInLine:
 		v.inLine = true
 	case codeOK:
-		v.inLine = false
+		v.inLine = v.inLine && (a.Kept || a.LinedUp)
 	}
 }
 

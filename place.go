@@ -101,9 +101,14 @@ func (l *Locker) enterLocked(g *Guard, choices []slotChoice) error {
 		}
 		p.guards = append(p.guards, g)
 	}
+	l.opened(g)
+	return nil
+}
+
+// opened notes that nodes may know of a guard from now on.
+func (l *Locker) opened(g *Guard) {
 	g.open = true
 	l.open++
-	return nil
 }
 
 // placeOf returns the place of a subject, making it where there is none.
@@ -115,14 +120,17 @@ func (l *Locker) placeOf(of subject) *place {
 		if g := l.aloneAt(of); g != nil {
 			p.guards = append(p.guards, g)
 			delete(l.alone, of.name)
+			if g.trying {
+				p.tries, g.trying = 1, false
+			}
 		}
 		l.places[of] = p
 	}
 	return p
 }
 
-// aloneAt returns the guard of a subject about which nothing else goes on; nil if that is not so. Most locks are held like that, and
-// need no place.
+// aloneAt returns the guard of a subject about which nothing else goes on; nil if that is not so. Most locks are tried for and held like
+// that, and need no place.
 func (l *Locker) aloneAt(of subject) *Guard {
 	if of.kind != aLock {
 		return nil
@@ -197,7 +205,11 @@ func (l *Locker) leave(g *Guard) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for of := range g.subjects {
-		if p := l.places[of]; p != nil && slices.Contains(p.guards, g) {
+		p := l.places[of]
+		if g.trying { // the call has not ended, and may ask again: its place is kept
+			p = l.placeOf(of)
+		}
+		if p != nil && slices.Contains(p.guards, g) {
 			p.guards = slices.DeleteFunc(p.guards, func(o *Guard) bool { return o == g })
 			l.tidy(of, p)
 		} else if l.aloneAt(of) == g {

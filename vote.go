@@ -31,14 +31,13 @@ type vote struct {
 	freed  bool // a release after the end of the life may have been executed
 	voided bool // what is stored there does not count: give it back, although the guard lives
 
-	due       due
-	taken     bool   // a question was granted: a taker does not take the lock from its own taker by asking again
-	late      bool   // the last answer was "arrived too late"; that is asked again once
-	inLine    bool   // the waiter stands in line there, as far as is known: told by the door
-	wasInLine bool   // it did, before this event
-	asks      uint16 // how often the node was asked for its vote
-	pushes    uint8  // pushes since the last regular renewal, up to those that count
-	refusals  uint8  // how many errors the node has answered since the last reply that was none, up to those that count
+	due      due
+	taken    bool   // a question was granted: a taker does not take the lock from its own taker by asking again
+	late     bool   // the last answer was "arrived too late"; that is asked again once
+	inLine   bool   // the waiter stands in line there, as far as is known: told by the door
+	asks     uint16 // how often the node was asked for its vote
+	pushes   uint8  // pushes since the last regular renewal, up to those that count
+	refusals uint8  // how many errors the node has answered since the last reply that was none, up to those that count
 
 	owedBefore time.Duration // owedUntil before the step that is on its way: still true if that did nothing
 	server     server        // that said yes last

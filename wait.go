@@ -27,15 +27,21 @@ type waiter struct {
 	began  time.Duration
 	ticket uint64        // 0 until a node is known; under the Locker's mutex
 	turn   chan struct{} // 1-buffered: it may be worth asking now
-	done   atomic.Bool   // it waits no longer: it is to leave every line it stands in
-	inLine []atomic.Bool // by node: it stands in line there, as far as is known
 	placed atomic.Bool   // it stands in line on so many nodes that nobody who came later can be served before it
 
 	request *request // it asks the holder to let go, and stands before those who do not; nil for most
 
 	mu      sync.Mutex
-	attempt *Guard // the last one
-	woken   bool   // a node said that the lock is free there, since the last attempt began
+	attempt *Guard     // the last one
+	woken   bool       // a node said that the lock is free there, since the last attempt began
+	done    bool       // it waits no longer: it is to leave every line it stands in
+	lines   []nodeLine // by node
+}
+
+// nodeLine is what is known of a waiter's place in line on a node.
+type nodeLine struct {
+	stands bool          // it stands in line there
+	heard  time.Duration // when it was heard last that it does
 }
 
 // wait acquires a name when its turn comes: who began to wait first is served first, in this Locker and among all.
@@ -112,8 +118,8 @@ func (l *Locker) lineUp(of []subject, h *hold, r *request) (*waiter, error) {
 	now := l.clock.Now()
 	w := &waiter{
 		l: l, of: of, id: crand.Text(), reads: h.slot == node.Reader, began: now, request: r,
-		turn:   make(chan struct{}, 1),
-		inLine: make([]atomic.Bool, len(l.nodes)),
+		turn:  make(chan struct{}, 1),
+		lines: make([]nodeLine, len(l.nodes)),
 	}
 	if w.reads {
 		w.id = node.ReaderID(w.id)
@@ -285,13 +291,15 @@ func (w *waiter) begin(g *Guard, ticket uint64) {
 	g.life.waits, g.life.woken = true, w.woken
 	g.compete(ticket)
 	w.attempt, w.woken = g, false
-	w.done.Store(false) // the one before may have won, and lost at once
+	w.done = false // the one before may have won, and lost at once
 }
 
 // stop notes that the waiter waits no longer: what is sent from now on takes it out of line.
 func (w *waiter) stop() {
 	if w != nil {
-		w.done.Store(true)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.done = true
 	}
 }
 
@@ -307,31 +315,34 @@ func (w *waiter) leave() {
 	}
 }
 
-// tellLine tells the life what is known of its waiter's place in line. The attempts of one waiter follow each other while
-// answers to the earlier ones are still to come, so none knows by itself.
-func (g *Guard) tellLine() {
+// tell has the life take an event. It goes by what is known of its waiter's place in line, and what it makes of that is known before any
+// other attempt takes an event: the attempts of one waiter follow each other while answers to the earlier ones are still to come.
+//
+// These may be heard in another order than the node came to them: a grant that was asked for before it was heard that the waiter stands
+// in line, by what an earlier attempt had asked, may be the older news.
+func (g *Guard) tell(e event, now time.Duration) *orders {
 	w := g.waiter
 	if w == nil {
-		return
+		return g.life.on(e, now)
 	}
-	g.life.staying = !w.done.Load()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g.life.staying = !w.done
 	for i := range g.life.ballot {
-		v := &g.life.ballot[i]
-		v.inLine = w.inLine[i].Load()
-		v.wasInLine = v.inLine
+		g.life.ballot[i].inLine = w.lines[i].stands
 	}
-}
-
-// noteLine notes what an event has made of the waiter's place in line.
-func (g *Guard) noteLine() {
-	if g.waiter == nil {
-		return
+	if e.kind == answered {
+		e.answer.LinedUp = w.lines[e.node].heard >= e.answer.SentAt
 	}
+	o := g.life.on(e, now)
 	for i := range g.life.ballot {
-		if v := &g.life.ballot[i]; v.inLine != v.wasInLine {
-			g.waiter.inLine[i].Store(v.inLine)
-		}
+		w.lines[i].stands = g.life.ballot[i].inLine
 	}
+	if e.kind == answered && w.lines[e.node].stands {
+		w.lines[e.node].heard = now
+	}
+	w.done = w.done || o.served
+	return o
 }
 
 // compete gives an attempt the ticket of its call.

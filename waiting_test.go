@@ -14,6 +14,7 @@ import (
 
 	"github.com/redlock-go/redlock"
 	"github.com/redlock-go/redlock/internal/netproxy"
+	"github.com/redlock-go/redlock/internal/redisproc"
 	"github.com/redlock-go/redlock/internal/redisproc/redistest"
 	"github.com/redlock-go/redlock/redlocktest"
 )
@@ -70,6 +71,18 @@ func contend(t *testing.T, lockers []*redlock.Locker, name string, hold, length 
 	}
 	wg.Wait()
 	return c
+}
+
+// Whoever was served stands in no line any more, whatever its attempts were told in what order: nobody waits behind it.
+func TestWhoIsServedLeavesEveryLine(t *testing.T) {
+	nodes := startNodes(t, 5)
+	a, b := newLocker(t, redistest.Options(nodes)), newLocker(t, redistest.Options(nodes))
+	for range 3 {
+		contend(t, []*redlock.Locker{a, b}, "x", 0, time.Second)
+		require.Eventually(t, func() bool {
+			return !slices.ContainsFunc(nodes, func(n *redisproc.Node) bool { return do(t, n, "EXISTS", "redlock:queue:{x}") != "0" })
+		}, time.Second, tick, "a line is left, and would be until a wake key has run out: 1.8 s")
+	}
 }
 
 // Nobody starves, nobody overlaps, and what a hand-over costs does not grow with the number of waiters.

@@ -48,7 +48,7 @@ type Node struct {
 	callers    []*caller           // who wait for something to do
 	dismissed  bool                // nobody waits for more to do: the Locker is closing
 	calls      int                 // batches on their way, or about to be taken from the queue
-	collecting bool                // somebody is about to take what is queued
+	collecting int                 // how many are about to take what is queued
 	conns      map[string]net.Conn // open connections by address: one, or more with Sentinel
 	cutFor     error               // why the keeper hung up, until the next dial
 	rtt        time.Duration       // round-trip time, smoothed
@@ -188,6 +188,9 @@ const (
 	minCalls = 3
 	// callSpacing is the round-trip time that makes room for one more call.
 	callSpacing = 300 * time.Microsecond
+	// shares is how many calls the steps of all who wait for the one node are, and minShare how many steps each of them has at the least.
+	shares   = 3
+	minShare = 16
 )
 
 // Send queues s and sees to it that it leaves. The error says why it cannot: nothing was sent then.
@@ -221,8 +224,8 @@ func (n *Node) enqueue(s Delivery) error {
 	return nil
 }
 
-// Kick starts a call for what is queued, unless somebody is about to take it, or enough calls are on their way: then the
-// next to return takes it along. One batch at a time would cost a round trip of waiting where the network is slow, so the
+// Kick starts a call for what is queued, unless somebody is about to take it and it is not enough for one more, or enough calls are on
+// their way: then the next to return takes it along. One batch at a time would cost a round trip of waiting where the network is slow, so the
 // window grows with the round-trip time; on a fast one, batching saves most of the CPU.
 func (n *Node) Kick() {
 	n.mu.Lock()
@@ -231,7 +234,7 @@ func (n *Node) Kick() {
 }
 
 func (n *Node) kick() {
-	if len(n.queue) == 0 || n.collecting || n.calls >= n.window() {
+	if len(n.queue) == 0 || len(n.queue) < n.collecting*n.enough() || n.calls >= n.window() {
 		return
 	}
 	if last := len(n.callers) - 1; last >= 0 {
@@ -241,7 +244,7 @@ func (n *Node) kick() {
 		return
 	}
 	n.calls++
-	n.collecting = true
+	n.collecting++
 }
 
 func (n *Node) window() int {
@@ -322,7 +325,7 @@ func (c *caller) work() bool {
 	for {
 		n.gather()
 		c.take()
-		n.collecting = false
+		n.collecting--
 		if len(c.batch) == 0 {
 			more := n.rest(c)
 			n.mu.Unlock()
@@ -346,12 +349,12 @@ func (c *caller) work() bool {
 		clear(c.batch)
 
 		n.mu.Lock()
-		if n.collecting {
+		if n.collecting > 0 {
 			more := n.rest(c)
 			n.mu.Unlock()
 			return more
 		}
-		n.collecting = true
+		n.collecting++
 		n.mu.Unlock()
 	}
 }
@@ -361,21 +364,30 @@ func (c *caller) work() bool {
 const gathering = 3
 
 // gather lets whoever was ready to run before us, and asks this node too, come along: as long as any does, since those whom answers have just
-// come to wake others. It returns with the mutex.
+// come to wake others, and until they are enough. It returns with the mutex.
 func (n *Node) gather() {
+	n.mu.Lock()
 	if n.set.Callers.Load() <= 1 {
-		n.mu.Lock()
 		return
 	}
-	for i, queued := 1, 0; ; i++ {
+	for i, queued := 1, 0; len(n.queue) < n.enough(); i++ {
+		n.mu.Unlock()
 		runtime.Gosched()
 		n.mu.Lock()
-		if len(n.queue) == queued || len(n.queue) >= maxBatch || i == gathering {
+		if len(n.queue) == queued || i == gathering {
 			return
 		}
 		queued = len(n.queue)
-		n.mu.Unlock()
 	}
+}
+
+// enough is how many steps leave without waiting for more. Where there is one node, it and those who wait for it would take turns if all
+// of their steps left together: it would have nothing to do while they are told and ask again, and they nothing while it works.
+func (n *Node) enough() int {
+	if callers := int(n.set.Callers.Load()); len(n.set.nodes) == 1 && callers > 1 {
+		return min(maxBatch, max(minShare, callers/shares))
+	}
+	return maxBatch
 }
 
 // refuse answers what was queued before it was known that the node refuses such steps.

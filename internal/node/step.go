@@ -48,7 +48,9 @@ type Answer struct {
 	Partial  bool          // refused a lock of several names, and some are ours there all the same
 	// Obstacles say of a refused lock of several names which are in the way, and why.
 	Obstacles []Obstacle
-	Leftover  bool // for who is answered to note: refused by an owner of its own that is being released
+	// For who is answered to note: refused by an owner of its own that is being released; and an earlier attempt of the same waiter has been
+	// put in line there since this was sent, or may have been.
+	Leftover, LinedUp bool
 }
 
 // Left returns how long a refusal will stand by itself.
