@@ -329,7 +329,7 @@ func (f *life) roundOver(now time.Duration) {
 	case asking:
 		for i := range f.ballot {
 			if v := &f.ballot[i]; v.state == pending {
-				if v.hasRefused() { // and was asked once more, for which there was no time: what it has said stands
+				if v.hasAnswered() && f.resumes() == nil { // and was asked once more, for which there was no time
 					v.state = refused
 					continue
 				}

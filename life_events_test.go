@@ -40,6 +40,8 @@ func TestLifeByEvents(t *testing.T) {
 		{"all that cannot be sent to count", "ask; all unsent", "over fff ..."},
 		{"nothing within a round", "ask; 0 yes; wait 250; tick", "over Gff -??"},
 		{"who was asked once more too late to answer has refused", "ask; 0 held R; 0 free; wait 250; tick", "over rff ???"},
+		{"or has said yes, which a push has made void", "ask; 0 push; 0 yes; wait 250; tick", "over rff ???"},
+		{"before its answer, or after it", "ask; 0 yes; 0 push; wait 250; tick", "over rff ???"},
 		{"a straggler that says yes is given back", "ask; 0 held R; 1 held R; 2 yes", "over rrp ..-"},
 		{"a push before the answer: asked again", "ask; 0 push; 0 yes; 1 yes", "asking pGp ?.?"},
 		{"a look before the answer: it counts", "ask; 0 look; 0 yes; 1 yes", "held GGp ..?"},

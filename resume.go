@@ -74,6 +74,7 @@ func (f *life) resumed(i int, a *answer, now time.Duration) {
 		f.askWhenKnown(v)
 	case a.Code == codeOK && v.doubted:
 		v.due = question
+		v.note(errDoubted)
 	case a.Code == codeOK && !counted:
 		v.state = failed
 		v.note(errNotExported)

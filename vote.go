@@ -66,10 +66,11 @@ func (v *vote) said() denial {
 	return *v.no
 }
 
-// hasRefused reports whether what the node said last is that somebody else has the lock, or is before us in line.
-func (v *vote) hasRefused() bool {
+// hasAnswered reports whether the node has answered the last question but one: that somebody else has the lock or is before us in
+// line, or yes, which is void.
+func (v *vote) hasAnswered() bool {
 	d := v.said()
-	return d.rival != "" || errors.As(d.err, new(*HeldError))
+	return d.rival != "" || d.err == errDoubted || errors.As(d.err, new(*HeldError))
 }
 
 // note notes why there is no vote, beside what else the node has said.
@@ -130,6 +131,9 @@ var errTooLate = errors.New("its vote came back when no quorum stood without it"
 
 // errStraggler is why the yes of a node that was not waited for does not count.
 var errStraggler = errors.New("it voted yes when no quorum stood without it any more")
+
+// errDoubted is a node's part that voted yes while its key was changed, and has not answered since what that has come to.
+var errDoubted = errors.New("it voted yes, but its key may have changed since: it was asked once more, and has not answered yet")
 
 // errNoAnswerYet is a node's part where the others decided before it answered.
 var errNoAnswerYet = errors.New("no answer yet when the other nodes had decided")
@@ -320,6 +324,7 @@ func (f *life) voted(i int, a *answer, now time.Duration) {
 		f.askWhenKnown(v)
 	case a.Code == codeOK && v.doubted: // it may be void already: the answer to the next question counts
 		v.due = question
+		v.note(errDoubted)
 	case a.Code == codeOK && !f.standsWithout(i, now):
 		f.giveBack(v, errStraggler) // a straggler is added only while a quorum stands without it
 	case a.Code == codeOK:
@@ -541,6 +546,7 @@ func (f *life) pushed(i int, within, now time.Duration) {
 	switch {
 	case f.phase <= asking && v.state == granted:
 		v.state = pending
+		v.note(errDoubted)
 	case f.phase > asking && v.counts(now):
 		v.state = doubted
 		v.until = min(v.until, now+within)

@@ -391,7 +391,7 @@ func (l *Locker) patient(w *waiter, err error) error {
 		held := (*HeldError)(nil)
 		switch {
 		case node.IsStranger(e), errors.Is(e, errNoMember), errors.Is(e, errUnlisted): // another member may do
-		case errors.Is(e, errNoAnswerYet): // the others decided: whether it can be reached nobody knows
+		case errors.Is(e, errNoAnswerYet), errors.Is(e, errDoubted): // the others decided: whether it can be reached nobody knows
 			reachable++
 		case node.Permanent(e):
 			lasting++
