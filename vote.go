@@ -536,8 +536,15 @@ func (r *rules) claimUntil(sentAt time.Duration) time.Duration {
 }
 
 // pushed has the node asked again. Until the look says otherwise its vote counts only for as long as the look may take.
+//
+// Not where somebody waits who has no vote there: that is woken when the lock is free for it. Each change of the key is pushed to all who
+// wait, and if all asked whose attempts are under way, a slow hand-over would make more work for everybody than a quick one.
 func (f *life) pushed(i int, within, now time.Duration) {
 	v := &f.ballot[i]
+	if f.phase == asking && f.waits && f.slots == 0 && v.state != granted {
+		v.doubted = true // what is on its way may be a yes
+		return
+	}
 	if f.phase == over || v.pushes == looksPerRound {
 		return
 	}
