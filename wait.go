@@ -391,11 +391,11 @@ func (l *Locker) patient(w *waiter, err error) error {
 		held := (*HeldError)(nil)
 		switch {
 		case node.IsStranger(e), errors.Is(e, errNoMember), errors.Is(e, errUnlisted): // another member may do
-		case errors.Is(e, errNoAnswerYet), errors.Is(e, errDoubted): // the others decided: whether it can be reached nobody knows
+		case errors.Is(e, errNoAnswerYet): // the others decided: whether it can be reached nobody knows
 			reachable++
 		case node.Permanent(e):
 			lasting++
-		case errors.As(e, &held), errors.Is(e, ErrQuarantined):
+		case errors.As(e, &held), errors.Is(e, ErrQuarantined), errors.Is(e, errDoubted):
 			reachable++
 		}
 	}
