@@ -23,10 +23,11 @@ import (
 //	line           who asks waits, and stands in line where  1 behind      an earlier attempt of the same waiter has let go there,
 //	               it is refused                                           and so stays in line
 //	1 overtaken    node 1 had said yes before that, and is heard after it
+//	slot           of a semaphore of two, the first is asked for     1 slots 9,0    it is not free there: for how many ms each is taken
 //
 // and it ends as a line says: the phase; each node's vote: p(ending), g(ranted), d(oubted), r(efused), f(ailed), in capitals
 // while it counts; and what is on its way to each node: ?(question), +(renewal), w(ins back), -(release), l(eaves the line, and releases),
-// .(nothing).
+// s(tays in line, and releases), .(nothing).
 // The lease is 1000 ms, a round 250, the interval 333; drift and bound are 0.
 func TestLifeByEvents(t *testing.T) {
 	for _, row := range []struct{ name, story, end string }{
@@ -82,6 +83,9 @@ func TestLifeByEvents(t *testing.T) {
 		{"but where it had been granted already and lined up anew", "line; ask; 0 yes; 0 behind; 0 push; 0 kept; 1 yes; release", "over GGp l-?"},
 		{"or is heard of only now that it was granted before it lined up anew", "line; ask; 0 behind; 0 overtaken; 1 yes; release", "over GGp l-?"},
 		{"and where it is renewed", "line; ask; 0 yes; 1 yes 7; 0 behind; 0 yes; release", "over GGp l-?"},
+		{"who is refused lets go, and stays in line", "line; ask; 0 yes; 1 held R; 2 held R", "over Grr s.."},
+		{"so does who is refused a slot while all are taken", "line; slot; ask; 0 yes; 1 slots 300,300; 2 slots 300,300", "over Grr s.."},
+		{"not who goes on to another slot: it may have it before the release comes", "line; slot; ask; 0 yes; 1 slots 300,0; 2 slots 300,0", "over Grr -.."},
 		{"a try lets go to an older one", "try 5; 0 yes; 1 held R#3; 2 held S#9", "over Grr -.."},
 		{"and keeps its votes among younger ones", "try 5; 0 yes; 1 held R#8; 2 held S#9", "asking Grr ..."},
 		{"and asks those again", "try 5; 0 yes; 1 held R#8; 2 held S#9; wait 4; tick", "asking Gpp .??"},
@@ -123,6 +127,8 @@ func (s *story) tell(text string) {
 			require.ErrorIs(s.t, s.f.cause, ErrUnsupportedNode)
 		case "line":
 			s.f.waits, s.f.staying = true, true
+		case "slot":
+			s.f.slot, s.f.slots = 1, 2
 		case "ask":
 			s.on(event{kind: asked, proposal: 1})
 		case "take":
@@ -174,6 +180,8 @@ func (s *story) ofNode(i int, what, rest string) {
 		a.Code = codeWonBack
 	case "held":
 		a.Code, a.Text, a.Number = codeHeld, rest, 500
+	case "slots":
+		a.Code, a.Text, a.Number, a.Lefts, a.Place = codeHeld, "R", 500, rest, 1
 	case "absent":
 		a.Code = codeAbsent
 	case "gone":
@@ -214,6 +222,8 @@ func (s *story) end() string {
 			wire.WriteString("w")
 		case v.step.Leave:
 			wire.WriteString("l")
+		case v.step.Stay:
+			wire.WriteString("s")
 		default:
 			wire.WriteByte("?+-"[v.step.Script])
 		}
