@@ -48,7 +48,7 @@ type stretch struct {
 const (
 	// stretches is into how many of them an ExtendInterval falls.
 	stretches = 16
-	// together is how many guards are woken before their steps leave: as much as a call to a node takes. All that are due after a long
+	// together is how many guards are woken before their steps leave: as many as fill two scripts. All that are due after a long
 	// pause would leave memory that has just been read.
 	together = 128
 

@@ -175,8 +175,9 @@ func (l *Lock) Own() *Rarity {
 }
 
 const (
-	// maxBatch keeps one call well below the size at which rueidis would dial another connection.
-	maxBatch = 128
+	// maxBatch keeps one call well below the size at which rueidis would dial another connection. What a crowd has due at a time
+	// fits into it.
+	maxBatch = 512
 	// maxScript bounds the steps in one script, and with them the time for which it holds up a server.
 	maxScript = 64
 	// maxOldScript is the same before 7.0, where each of them reads, and each read tracks all keys of the script.
