@@ -2,6 +2,7 @@ package node
 
 import (
 	_ "embed"
+	"regexp"
 	"strings"
 )
 
@@ -65,14 +66,14 @@ type Sources [scriptCount + 2]string
 func SourcesFor(runID string, volatile bool) Sources {
 	process := ""
 	if !volatile {
-		process = "if not string.find(redis.call('INFO', 'server'), 'run_id:' .. string.sub(ARGV[6], 1, 40), 1, true) then return -2 end"
+		process = "if not string.find(redis.call('INFO', 'server'), 'run_id:' .. string.sub(ARGV[6], 1, 40), 1, true) then return answer(-2) end"
 	}
 	s := Sources{
 		ScriptAcquire: spell(luaAcquireAlone, process, volatile),
 		ScriptExtend:  spell(luaExtendAlone, process, volatile),
 		ScriptRelease: spell(luaReleaseAlone, "", volatile), // may run anywhere: it only ever takes away what is ours
-		ScriptBatch:   spell(luaBatch, "if not same then return -2 end", volatile),
-		ScriptSeveral: spell(luaSeveral, "if not same then return -2 end", volatile),
+		ScriptBatch:   spell(luaBatch, "if not same then return answer(-2) end", volatile),
+		ScriptSeveral: spell(luaSeveral, "if not same then return answer(-2) end", volatile),
 	}
 	if volatile {
 		for _, i := range []Script{ScriptAcquire, ScriptExtend, ScriptBatch, ScriptSeveral} {
@@ -82,8 +83,12 @@ func SourcesFor(runID string, volatile bool) Sources {
 	return s
 }
 
+// returned is how the text of a step says what has come of it: a code, what goes with it, and what follows on that line.
+var returned = regexp.MustCompile(`(?m)return answer\(([^,\n]*?)(, .*)?\)( end)?$`)
+
 // spell puts the text of the steps into a script. process is what a step does where another process than the one that the
-// marker was read from may have no say.
+// marker was read from may have no say. In a batch a step is a function. A lone acquire or release is the script itself, and
+// ends with its answer: a function, and what it shares with the script, would be made anew in each run.
 func spell(script, process string, volatile bool) string {
 	longer, asked := "", "same = same and string.find(redis.call('INFO', 'server'), 'run_id:' .. string.sub(ARGV[1], 1, 40), 1, true)"
 	index := "local left = redis.call('PTTL', index) if left >= 0 and left < tonumber(ms) then redis.call('PEXPIRE', index, ms) end"
@@ -98,14 +103,22 @@ func spell(script, process string, volatile bool) string {
 	if strings.Contains(script, "--STAND--") {
 		line = ""
 	}
+	genuine, answer := "read(key) local genuine = same", "return $1$2$3"
+	switch script {
+	case luaAcquireAlone:
+		genuine = "local genuine = redis.call('MGET', key, KEYS[2])[2] == ARGV[6] -- and the last read"
+		answer = "return {$1, now$2}$3"
+	case luaReleaseAlone:
+		answer = "return {$1$2}$3"
+	}
 	for _, part := range []struct{ mark, text string }{
 		{"--ACQUIRE--", luaAcquire}, {"--EXTEND--", luaExtend}, {"--RELEASE--", luaRelease}, {"--RW--", luaRW},
 		{"--CONTENDED--", contended}, {"--LINE--", line}, {"--PROLONG--", luaProlong}, {"--STAND--", luaStand}, {"--VACANT--", luaVacant},
-		{"--IDENTITY--", process}, {"--PROCESS--", asked}, {"--GT--", longer}, {"--LONGER--", index},
+		{"--GENUINE--", genuine}, {"--IDENTITY--", process}, {"--PROCESS--", asked}, {"--GT--", longer}, {"--LONGER--", index},
 	} {
 		script = strings.ReplaceAll(script, part.mark, part.text)
 	}
-	return script
+	return returned.ReplaceAllString(script, answer)
 }
 
 // resendFor returns what is sent by source where a server has forgotten a script, "" for nothing: an acquire may run in
@@ -114,9 +127,9 @@ func spell(script, process string, volatile bool) string {
 func resendFor(s Sources, volatile bool) Sources {
 	if volatile {
 		s = Sources{
-			ScriptExtend:  spell(luaExtendAlone, "do return -2 end", volatile),
+			ScriptExtend:  spell(luaExtendAlone, "do return answer(-2) end", volatile),
 			ScriptRelease: spell(luaReleaseAlone, "", volatile),
-			ScriptSeveral: spell(luaSeveral, "do return -2 end", volatile),
+			ScriptSeveral: spell(luaSeveral, "do return answer(-2) end", volatile),
 		}
 	}
 	s[ScriptBatch] = ""

@@ -42,19 +42,19 @@ local function read(key)
   reads = reads + 1
   tracked[reads] = key
 end
-local function genuine(key)
-  read(key)
-  return same
-end
 local function stale() return not same end
 local function clock() return now end
 --PROLONG--
 local reading, longer, enlist, hinders, callIn, stand, vacant
 --STAND--
 --VACANT--
+local function acquire(key, wake, claim, lease, proposed, notAfter, fence, queue, me, takeover, slots, rw)
 --ACQUIRE--
+end
 --EXTEND--
+local function release(key, claim, queue, me, ticket, ended, notAfter, keep, slots, rw)
 --RELEASE--
+end
 
 local beyond = #ARGV[6] + 2 -- where the name begins in a lock's key
 local function queueOf(key, hasOwn)
@@ -82,7 +82,6 @@ while a <= last do
   end
   local what, claim = ARGV[a], ARGV[a + 1]
   local done, code, number, text, first, lefts = true
-  local usual = 0
   if what == 'end' then
     done, code, number = pcall(release, ARGV[a + 2], claim, waiting and queueOf(ARGV[a + 2], slots or rw), '', '', '1', '0', '0', slots, rw)
     a = a + 3
@@ -111,11 +110,10 @@ while a <= last do
       wake = KEYS[k]
       me = string.sub(wake, #wakes + 1)
     end
-    usual = ARGV[a + 2]
     if full then
       code = full
     else
-      done, code, number, text, first, lefts = pcall(acquire, key, wake, claim, lease, usual, notAfter, ARGV[a + 3], (waiting or wake) and queueOf(key, slots or rw), me, takeover, slots, rw)
+      done, code, number, text, first, lefts = pcall(acquire, key, wake, claim, lease, ARGV[a + 2], notAfter, ARGV[a + 3], (waiting or wake) and queueOf(key, slots or rw), me, takeover, slots, rw)
     end
     k, a = k + 1, a + size
   end
@@ -124,7 +122,7 @@ while a <= last do
   if type(code) == 'table' then
     n = n + 1
     answers[n] = code
-  elseif code == 1 and not first and (number == '' or number == usual and (not text or text == '')) then
+  elseif code == -100 or code == 1 and not first and (number == '' or number == 0 and text == '') then
     n = n + 1
     answers[n] = -100
   elseif lefts then

@@ -13,11 +13,12 @@ local function clock()
 end
 local slots, rw = ARGV[10], nil
 local reading, longer, enlist, hinders, callIn, stand, vacant
-local waiting = true -- to ask whether anybody waits anywhere is no cheaper than to look at the one line
+local waiting = redis.pcall('SETRANGE', wakes, 0, '') ~= 0 -- as lua/batch.lua: anybody, in any line
 if slots == 'r' or slots == 'w' then
-  rw, slots = slots, nil
+  rw, slots, waiting = slots, nil, true -- the index of readers is looked at in any case
   --LINE--
   --RW--
 end
+local key, claim, queue, me, ticket = KEYS[1], ARGV[1], ARGV[2], ARGV[6] or '', ARGV[7] or ''
+local ended, notAfter, keep = ARGV[4] or '1', ARGV[5] or '0', ARGV[9] or '0'
 --RELEASE--
-return {release(KEYS[1], ARGV[1], ARGV[2], ARGV[6] or '', ARGV[7] or '', ARGV[4] or '1', ARGV[5] or '0', ARGV[9] or '0', slots, rw)}

@@ -38,7 +38,9 @@ local function clock() return now end
 local stand, waiting = nil, true
 --PROLONG--
 --STAND--
+local function release(key, claim, queue, me, ticket, ended, notAfter, keep, slots, rw)
 --RELEASE--
+end
 
 local beyond = #ARGV[6] + 2 -- where the name begins in a lock's key
 local function queueOf(i) return queues .. string.sub(KEYS[i + 1], beyond) end
