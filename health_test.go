@@ -233,12 +233,14 @@ func TestDisagreeingClients(t *testing.T) {
 }
 
 // Node 1's clock is ahead, within the bound, when the set is made, and its floor is the first token. Node 0 forgets at once, and
-// is taken back by what one of the others says: its tokens must start above.
+// is taken back by what one of the others says: its tokens must start above. The bound is wide, so that the time that this takes
+// is not above that floor by itself.
 func TestTokenRisesAboveTheFloorsOfOthers(t *testing.T) {
+	wide := func(o *redlock.LockerOption) { o.ClockBound = time.Second }
 	for _, unread := range []int{1, 2} {
 		simulated(t, 3, func(t *testing.T, c *redlocktest.Cluster, open opener) {
-			c.Node(1).StepClock(180 * time.Millisecond) // the bound is 200 ms
-			a := open("a", quarantineOn, validity(4*time.Second))
+			c.Node(1).StepClock(900 * time.Millisecond)
+			a := open("a", quarantineOn, validity(4*time.Second), wide)
 			require.NoError(t, a.Init(context.Background()))
 			c.Node(2).Stop()
 			g := tryAcquire(t, a, "x")
@@ -247,7 +249,7 @@ func TestTokenRisesAboveTheFloorsOfOthers(t *testing.T) {
 			c.Node(unread).Stop()
 			c.Node(3 - unread).Start()
 			c.Node(0).CrashEmpty()
-			b := open("b", quarantineOn, validity(4*time.Second))
+			b := open("b", quarantineOn, validity(4*time.Second), wide)
 			time.Sleep(3600 * time.Millisecond) // taken back, and still quarantined
 			if unread == 2 {
 				c.Node(2).Start()
