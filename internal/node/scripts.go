@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Script is one kind of step on a node. A lone step is one Lua script, several at once are another, which does them one
@@ -64,23 +65,43 @@ type Sources [scriptCount + 2]string
 // run id in their text, they are loaded into that process only, and a server that knows their digest is that process;
 // any other answers NOSCRIPT. Before 7.0 a script has to ask INFO, which costs 4 µs of server time a grant.
 func SourcesFor(runID string, volatile bool) Sources {
-	process := ""
-	if !volatile {
-		process = "if not string.find(redis.call('INFO', 'server'), 'run_id:' .. string.sub(ARGV[6], 1, 40), 1, true) then return answer(-2) end"
-	}
-	s := Sources{
-		ScriptAcquire: spell(luaAcquireAlone, process, volatile),
-		ScriptExtend:  spell(luaExtendAlone, process, volatile),
-		ScriptRelease: spell(luaReleaseAlone, "", volatile), // may run anywhere: it only ever takes away what is ours
-		ScriptBatch:   spell(luaBatch, "if not same then return answer(-2) end", volatile),
-		ScriptSeveral: spell(luaSeveral, "if not same then return answer(-2) end", volatile),
-	}
+	s := spelled[volatile]()
 	if volatile {
 		for _, i := range []Script{ScriptAcquire, ScriptExtend, ScriptBatch, ScriptSeveral} {
 			s[i] = "-- for the process with run_id " + runID + "\n" + s[i]
 		}
 	}
 	return s
+}
+
+// They are put together once, not for each connection.
+var (
+	spelled = map[bool]func() Sources{
+		false: sync.OnceValue(func() Sources { return spellAll(false) }),
+		true:  sync.OnceValue(func() Sources { return spellAll(true) }),
+	}
+	resent = sync.OnceValue(func() Sources {
+		return Sources{
+			ScriptExtend:  spell(luaExtendAlone, "do return answer(-2) end", true),
+			ScriptRelease: spell(luaReleaseAlone, "", true),
+			ScriptSeveral: spell(luaSeveral, "do return answer(-2) end", true),
+		}
+	})
+)
+
+// spellAll returns the scripts for a server that keeps them in its memory alone, or for an older one.
+func spellAll(volatile bool) Sources {
+	process := ""
+	if !volatile {
+		process = "if not string.find(redis.call('INFO', 'server'), 'run_id:' .. string.sub(ARGV[6], 1, 40), 1, true) then return answer(-2) end"
+	}
+	return Sources{
+		ScriptAcquire: spell(luaAcquireAlone, process, volatile),
+		ScriptExtend:  spell(luaExtendAlone, process, volatile),
+		ScriptRelease: spell(luaReleaseAlone, "", volatile), // may run anywhere: it only ever takes away what is ours
+		ScriptBatch:   spell(luaBatch, "if not same then return answer(-2) end", volatile),
+		ScriptSeveral: spell(luaSeveral, "if not same then return answer(-2) end", volatile),
+	}
 }
 
 // returned is how the text of a step says what has come of it: a code, what goes with it, and what follows on that line.
@@ -126,11 +147,7 @@ func spell(script, process string, volatile bool) string {
 // they may run anywhere; a renewal that is sent like this wins nothing back. Each is sent by itself.
 func resendFor(s Sources, volatile bool) Sources {
 	if volatile {
-		s = Sources{
-			ScriptExtend:  spell(luaExtendAlone, "do return answer(-2) end", volatile),
-			ScriptRelease: spell(luaReleaseAlone, "", volatile),
-			ScriptSeveral: spell(luaSeveral, "do return answer(-2) end", volatile),
-		}
+		s = resent()
 	}
 	s[ScriptBatch] = ""
 	return s
