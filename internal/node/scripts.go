@@ -74,7 +74,7 @@ func SourcesFor(runID string, volatile bool) Sources {
 	return s
 }
 
-// They are put together once, not for each connection.
+// The texts are put together once, not for each connection: that takes a millisecond or two.
 var (
 	spelled = map[bool]func() Sources{
 		false: sync.OnceValue(func() Sources { return spellAll(false) }),
@@ -109,7 +109,8 @@ var returned = regexp.MustCompile(`(?m)return answer\(([^,\n]*?)(, .*)?\)( end)?
 
 // spell puts the text of the steps into a script. process is what a step does where another process than the one that the
 // marker was read from may have no say. In a batch a step is a function. A lone acquire or release is the script itself, and
-// ends with its answer: a function, and what it shares with the script, would be made anew in each run.
+// ends with its answer: a function, and what it shares with the script, would be made anew in each run. A lone extend is one all
+// the same, since nobody waits for it.
 func spell(script, process string, volatile bool) string {
 	longer, asked := "", "same = same and string.find(redis.call('INFO', 'server'), 'run_id:' .. string.sub(ARGV[1], 1, 40), 1, true)"
 	index := "local left = redis.call('PTTL', index) if left >= 0 and left < tonumber(ms) then redis.call('PEXPIRE', index, ms) end"

@@ -13,7 +13,7 @@ local function clock()
 end
 local slots, rw = ARGV[10], nil
 local reading, longer, enlist, hinders, callIn, stand, vacant
-local waiting = redis.pcall('SETRANGE', wakes, 0, '') ~= 0 -- as lua/batch.lua: anybody, in any line
+local waiting = redis.pcall('SETRANGE', wakes, 0, '') ~= 0 -- whether anybody stands in any line, as in lua/batch.lua: to look at the one line is two commands
 if slots == 'r' or slots == 'w' then
   rw, slots, waiting = slots, nil, true -- the index of readers is looked at in any case
   --LINE--
